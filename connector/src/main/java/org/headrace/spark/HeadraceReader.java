@@ -1,0 +1,205 @@
+package org.headrace.spark;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import org.apache.arrow.flatbuf.Message;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.VectorLoader;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.TaskInterruptListener;
+import org.headrace.spark.vectors.ArrowColumns;
+
+/**
+ * One partition's frames as Spark's columnar batches; executor JVM, one task's thread.
+ *
+ * <p>Owns all Arrow memory: a batch is valid until the next call of {@link #next} or {@link #close}.
+ */
+final class HeadraceReader implements PartitionReader<ColumnarBatch> {
+  private static final int IPC_PREFIX_BYTES = 8;
+  private static final int MAX_READ_BYTES = 1 << 30;
+
+  private final String table;
+  private final int partition;
+  private final StructType schema;
+  private final BufferAllocator allocator;
+  private final PartitionConnection connection;
+  private final FrameInput frames;
+  private VectorSchemaRoot root;
+  private VectorLoader loader;
+  private ColumnarBatch current;
+  private long rows;
+  private long batches;
+  private boolean ended;
+  private boolean closed;
+
+  HeadraceReader(PartitionOrigin origin, int partition, StructType schema) {
+    this.table = origin.table();
+    this.partition = partition;
+    this.schema = schema;
+    try {
+      this.connection = origin.open(partition);
+    } catch (IOException e) {
+      throw transportError("cannot open", e);
+    }
+    this.frames = connection.frames();
+    this.allocator =
+        ArrowUtils.rootAllocator()
+            .newChildAllocator("headrace " + table + " " + partition, 0, Long.MAX_VALUE);
+    TaskContext task = TaskContext.get();
+    if (task != null) {
+      TaskInterruptListener giveUp = (context, reason) -> frames.cancel();
+      task.addTaskInterruptListener(giveUp);
+    }
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    if (ended) {
+      return false;
+    }
+    try {
+      while (true) {
+        switch (frames.next()) {
+          case FrameInput.SCHEMA -> readSchema();
+          case FrameInput.BATCH -> {
+            readBatch();
+            if (current.numRows() > 0) {
+              return true;
+            }
+          }
+          case FrameInput.END -> {
+            readEnd();
+            return false;
+          }
+          default -> throw readError();
+        }
+      }
+    } catch (EOFException e) {
+      ended = true;
+      throw new HeadraceException(connection.lostMessage(table, partition), null);
+    }
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return current;
+  }
+
+  @Override
+  public CustomTaskMetric[] currentMetricsValues() {
+    return ScanMetrics.values(rows, batches, frames.bytesRead(), frames.waitingNanos());
+  }
+
+  @Override
+  public void close() {
+    if (closed) {
+      return;
+    }
+    closed = true;
+    try {
+      if (!ended) {
+        ended = true;
+        connection.abandon();
+      }
+    } finally {
+      if (root != null) {
+        root.close();
+      }
+      allocator.close();
+    }
+  }
+
+  private void readSchema() throws IOException {
+    ByteBuffer message = frames.readFirst();
+    message.position(IPC_PREFIX_BYTES);
+    root =
+        VectorSchemaRoot.create(
+            MessageSerializer.deserializeSchema(Message.getRootAsMessage(message.slice())), allocator);
+    if (root.getFieldVectors().size() != schema.length()) {
+      throw new HeadraceException(
+          String.format(
+              "TransportError: table '%s' sent %d columns where %d were planned",
+              table, root.getFieldVectors().size(), schema.length()),
+          null);
+    }
+    loader = new VectorLoader(root);
+  }
+
+  private void readBatch() throws IOException {
+    if (root == null) {
+      throw new HeadraceException("TransportError: a batch came before the schema", null);
+    }
+    root.clear();
+    ByteBuffer message = frames.readFirst();
+    message.position(IPC_PREFIX_BYTES);
+    ArrowBuf body = readBody(frames.secondLength());
+    try (ArrowRecordBatch batch =
+        MessageSerializer.deserializeRecordBatch(Message.getRootAsMessage(message.slice()), body)) {
+      loader.load(batch);
+    }
+    ColumnVector[] columns = new ColumnVector[schema.length()];
+    for (int i = 0; i < columns.length; i++) {
+      columns[i] = ArrowColumns.of(root.getVector(i), schema.fields()[i].dataType());
+    }
+    current = new ColumnarBatch(columns, root.getRowCount());
+    rows += root.getRowCount();
+    batches++;
+  }
+
+  private ArrowBuf readBody(long length) throws IOException {
+    ArrowBuf body = allocator.buffer(length);
+    boolean read = false;
+    try {
+      for (long offset = 0; offset < length; offset += MAX_READ_BYTES) {
+        frames.read(body.nioBuffer(offset, (int) Math.min(MAX_READ_BYTES, length - offset)));
+      }
+      body.writerIndex(length);
+      read = true;
+    } finally {
+      if (!read) {
+        body.close();
+      }
+    }
+    return body;
+  }
+
+  private void readEnd() throws IOException {
+    ByteBuffer totals = frames.readFirst();
+    long sentRows = totals.getLong();
+    long sentBatches = totals.getLong();
+    ended = true;
+    connection.finish();
+    if (sentRows != rows || sentBatches != batches) {
+      throw new HeadraceException(
+          String.format(
+              "TransportError: partition %d of table '%s' was sent as %d rows in %d batches, %d in %d arrived",
+              partition, table, sentRows, sentBatches, rows, batches),
+          null);
+    }
+  }
+
+  private HeadraceException readError() throws IOException {
+    String failure = StandardCharsets.UTF_8.decode(frames.readFirst()).toString();
+    ended = true;
+    connection.finish();
+    String text = Planners.JSON.readTree(failure).path("text").asText(failure);
+    return new HeadraceException(text, failure);
+  }
+
+  private HeadraceException transportError(String what, IOException e) {
+    return new HeadraceException(
+        String.format("TransportError: %s partition %d of table '%s': %s", what, partition, table, e), null);
+  }
+}

@@ -1,0 +1,144 @@
+package org.headrace.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalLong;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportOrdering;
+import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
+import org.apache.spark.sql.connector.read.partitioning.Partitioning;
+import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
+import org.apache.spark.sql.types.StructType;
+
+/** One planned scan: what Python answered, in Spark's interfaces; driver JVM. */
+public final class HeadraceScan
+    implements Scan, Batch, SupportsReportPartitioning, SupportsReportOrdering, SupportsReportStatistics {
+  private final StructType readSchema;
+  private final StructType tableSchema;
+  private final JsonNode plan;
+  private final HeadraceReaderFactory readerFactory;
+
+  HeadraceScan(String context, String table, StructType tableSchema, StructType readSchema, JsonNode plan) {
+    this.tableSchema = tableSchema;
+    this.readSchema = readSchema;
+    this.plan = plan;
+    ScanHandle handle = new ScanHandle(context, plan.get("scan").asText());
+    this.readerFactory = new HeadraceReaderFactory(handle, PartitionOrigin.of(plan, table), readSchema);
+  }
+
+  /** Identifies the scan to Python; read by explain. */
+  public String scanId() {
+    return plan.get("scan").asText();
+  }
+
+  @Override
+  public StructType readSchema() {
+    return readSchema;
+  }
+
+  @Override
+  public String description() {
+    return plan.get("description").asText();
+  }
+
+  @Override
+  public Batch toBatch() {
+    return this;
+  }
+
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return ColumnarSupportMode.SUPPORTED;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    int count = plan.get("partitions").asInt();
+    JsonNode partitioning = plan.path("partitioning");
+    InputPartition[] partitions = new InputPartition[count];
+    for (int i = 0; i < count; i++) {
+      partitions[i] =
+          partitioning.isObject()
+              ? new KeyedPartition(i, PartitionKeys.row(partitioning, i, tableSchema))
+              : new HeadracePartition(i);
+    }
+    return partitions;
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return readerFactory;
+  }
+
+  @Override
+  public Partitioning outputPartitioning() {
+    int count = plan.get("partitions").asInt();
+    JsonNode partitioning = plan.path("partitioning");
+    if (!partitioning.isObject()) {
+      return new UnknownPartitioning(count);
+    }
+    List<Expression> keys = new ArrayList<>();
+    JsonNode columns = partitioning.get("columns");
+    for (int i = 0; i < columns.size(); i++) {
+      String column = columns.get(i).asText();
+      keys.add(
+          partitioning.get("kind").asText().equals("key")
+              ? Expressions.identity(PartitionKeys.quoted(column))
+              : Expressions.apply(
+                  HashFunction.nameOf(partitioning.get("function").asText(), count, i, columns.size()),
+                  Expressions.column(PartitionKeys.quoted(column))));
+    }
+    return new KeyGroupedPartitioning(keys.toArray(new Expression[0]), count);
+  }
+
+  @Override
+  public SortOrder[] outputOrdering() {
+    List<SortOrder> order = new ArrayList<>();
+    for (JsonNode key : plan.path("ordering")) {
+      order.add(
+          Expressions.sort(
+              Expressions.column(PartitionKeys.quoted(key.get("column").asText())),
+              key.get("descending").asBoolean() ? SortDirection.DESCENDING : SortDirection.ASCENDING,
+              key.get("nulls_first").asBoolean() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST));
+    }
+    return order.toArray(new SortOrder[0]);
+  }
+
+  @Override
+  public Statistics estimateStatistics() {
+    return new Statistics() {
+      @Override
+      public OptionalLong sizeInBytes() {
+        return optional("bytes");
+      }
+
+      @Override
+      public OptionalLong numRows() {
+        return optional("rows");
+      }
+    };
+  }
+
+  private OptionalLong optional(String field) {
+    JsonNode value = plan.path(field);
+    return value.isIntegralNumber() ? OptionalLong.of(value.asLong()) : OptionalLong.empty();
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return ScanMetrics.all();
+  }
+}

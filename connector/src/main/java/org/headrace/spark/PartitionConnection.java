@@ -1,0 +1,17 @@
+package org.headrace.spark;
+
+import java.io.IOException;
+
+/** One open partition: frames to read, and the two ways to be done with it; executor JVM, one task's thread. */
+interface PartitionConnection {
+  FrameInput frames();
+
+  /** The stream was read up to its END or ERROR frame. */
+  void finish() throws IOException;
+
+  /** The stream is no longer wanted, or broke: the producer is told to stop. Never blocks on the producer. */
+  void abandon();
+
+  /** What to tell the user when the other side vanished in the middle of the stream. */
+  String lostMessage(String table, int partition);
+}

@@ -1,0 +1,76 @@
+/* Chooses the Spark column that reads an Arrow vector; runs in the executor JVM, once per column and batch. */
+package org.headrace.spark.vectors;
+
+import org.apache.arrow.vector.DecimalVector;
+import org.apache.arrow.vector.FieldVector;
+import org.apache.spark.sql.types.BinaryType;
+import org.apache.spark.sql.types.BooleanType;
+import org.apache.spark.sql.types.ByteType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.IntegerType;
+import org.apache.spark.sql.types.LongType;
+import org.apache.spark.sql.types.ShortType;
+import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.TimestampNTZType;
+import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.sql.types.UserDefinedType;
+import org.apache.spark.sql.vectorized.ColumnVector;
+
+/**
+ * Spark columns over Arrow memory, without copying.
+ *
+ * <p>Ownership: the reader owns the Arrow memory. A column borrows it, so {@code close()} and {@code
+ * closeIfFreeable()} do nothing, however often and in whatever order Spark calls them; the reader frees each batch
+ * once, when it loads the next one or is closed. Columns, and the strings read from them, are valid until then. Make
+ * new columns for every batch: addresses are taken here, and reading after the memory is freed is not detected.
+ *
+ * <p>No column made here is an {@code ArrowColumnVector}, on purpose. Spark takes that class as a promise that every
+ * batch has memory of its own, and keeps such columns while it asks for more batches (Arrow Python UDFs).
+ */
+public final class ArrowColumns {
+  private ArrowColumns() {}
+
+  /**
+   * Returns a column of type {@code sparkType} over {@code vector}.
+   *
+   * @throws IllegalArgumentException if the vector does not hold that type, or its buffers are too short
+   */
+  public static ColumnVector of(FieldVector vector, DataType sparkType) {
+    DataType type = sparkType instanceof UserDefinedType<?> udt ? udt.sqlType() : sparkType;
+    ColumnVector column =
+        switch (vector.getMinorType()) {
+          case BIT -> type instanceof BooleanType ? new BooleanColumn(vector, type) : null;
+          case TINYINT -> type instanceof ByteType ? new ByteColumn(vector, type) : null;
+          case SMALLINT -> type instanceof ShortType ? new ShortColumn(vector, type) : null;
+          case INT -> type instanceof IntegerType ? new IntColumn(vector, type) : null;
+          case DATEDAY -> type instanceof DateType ? new IntColumn(vector, type) : null;
+          case BIGINT -> type instanceof LongType ? new LongColumn(vector, type) : null;
+          case TIMESTAMPMICROTZ -> type instanceof TimestampType ? new LongColumn(vector, type) : null;
+          case TIMESTAMPMICRO -> type instanceof TimestampNTZType ? new LongColumn(vector, type) : null;
+          case FLOAT4 -> type instanceof FloatType ? new FloatColumn(vector, type) : null;
+          case FLOAT8 -> type instanceof DoubleType ? new DoubleColumn(vector, type) : null;
+          case DECIMAL -> decimal((DecimalVector) vector, type);
+          case VARCHAR -> type instanceof StringType ? new StringColumn(vector, type) : null;
+          case VARBINARY -> type instanceof BinaryType ? new BinaryColumn(vector, type) : null;
+          default -> new BorrowedColumn(vector);
+        };
+    if (column == null) {
+      throw new IllegalArgumentException(
+          "Column '%s' arrived as Arrow %s, but the table declares %s. Send batches in the table's own schema."
+              .formatted(vector.getName(), vector.getField().getType(), type.simpleString()));
+    }
+    return column;
+  }
+
+  private static ColumnVector decimal(DecimalVector vector, DataType type) {
+    boolean same =
+        type instanceof DecimalType decimal
+            && decimal.precision() == vector.getPrecision()
+            && decimal.scale() == vector.getScale();
+    return same ? new DecimalColumn(vector, (DecimalType) type) : null;
+  }
+}

@@ -1,0 +1,64 @@
+"""Builds the wheel: the Python package, and the connector compiled with javac against pyspark's own jars."""
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.editable_wheel import editable_wheel
+
+ROOT = Path(__file__).parent
+SOURCES = ROOT / "connector" / "src" / "main" / "java"
+JAR = ROOT / "src" / "headrace" / "jars" / "headrace-connector.jar"
+
+
+def build_connector() -> None:
+    """Compile the connector into the package, unless the jar is newer than every source."""
+    sources = sorted(SOURCES.rglob("*.java"))
+    if not sources:
+        if JAR.exists():
+            return  # building from a tree that carries the jar only
+        sys.exit(f"no Java sources under {SOURCES}")
+    if JAR.exists() and JAR.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+        return
+    javac, jar = shutil.which("javac"), shutil.which("jar")
+    if javac is None or jar is None:
+        sys.exit(
+            "Building Headrace needs a JDK (javac and jar), version 17 or newer, and none is on the PATH.\n"
+            "Debian and Ubuntu: apt-get install openjdk-17-jdk-headless"
+        )
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        sys.exit("Building Headrace needs pyspark, whose jars the connector is compiled against: pip install pyspark")
+    with tempfile.TemporaryDirectory() as classes:
+        command = [javac, "--release", "17", "-nowarn", "-Xlint:-options", "-d", classes]
+        command += ["-cp", str(Path(spec.origin).parent / "jars" / "*"), *map(str, sources)]
+        if subprocess.run(command, check=False).returncode:
+            sys.exit("the connector did not compile")
+        JAR.parent.mkdir(parents=True, exist_ok=True)
+        scratch = JAR.with_suffix(".tmp")
+        subprocess.run([jar, "--create", "--file", str(scratch), "-C", classes, "."], check=True)
+        scratch.replace(JAR)
+
+
+class BuildPy(build_py):
+    def run(self) -> None:
+        build_connector()
+        super().run()
+
+
+class EditableWheel(editable_wheel):
+    def run(self) -> None:
+        build_connector()
+        super().run()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["connector"]:
+        build_connector()
+    else:
+        setup(cmdclass={"build_py": BuildPy, "editable_wheel": EditableWheel})

@@ -1,0 +1,97 @@
+"""Every error Headrace raises, in one tree; imported by every room, imports none.
+
+HeadraceError
+├── RegistrationError
+│   ├── TableExistsError
+│   └── UnsupportedTypeError
+├── PlanError
+├── ProviderError
+├── SchemaMismatchError
+├── StreamError
+│   ├── SinkClosedError
+│   ├── ScanEndedError
+│   ├── StreamConsumedError
+│   ├── WriteTimeout
+│   ├── ProducerLostError
+│   └── DeregisteredError
+└── TransportError
+"""
+
+from __future__ import annotations
+
+
+class HeadraceError(Exception):
+    """The root: catch this to catch everything Headrace raises on its own account."""
+
+
+class RegistrationError(HeadraceError):
+    """A table could not be registered; nothing was registered."""
+
+
+class TableExistsError(RegistrationError):
+    """The name is taken and ``replace=True`` was not given."""
+
+
+class UnsupportedTypeError(RegistrationError):
+    """A column's Arrow type has no Spark type that keeps every value."""
+
+
+class PlanError(HeadraceError):
+    """The provider broke the contract while Spark was planning."""
+
+
+class ProviderError(HeadraceError):
+    """User code raised. ``__cause__`` is the original exception where it can be rebuilt."""
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        exception_type: str = "",
+        message: str = "",
+        traceback: str = "",
+        table: str | None = None,
+        partition: int | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.exception_type = exception_type
+        self.message = message
+        self.traceback = traceback
+        self.table = table
+        self.partition = partition
+
+
+class SchemaMismatchError(HeadraceError):
+    """Batches (or a plan) do not have the schema that was promised; names both schemas."""
+
+
+class StreamError(HeadraceError):
+    """Something about a streaming table or a result stream."""
+
+
+class SinkClosedError(StreamError):
+    """Written to after ``close()`` or ``fail()``: you ended this sink yourself."""
+
+
+class ScanEndedError(StreamError):
+    """The reading query ended (LIMIT reached, cancelled, failed): nobody will read this."""
+
+
+class StreamConsumedError(StreamError):
+    """A streaming table can be scanned once, and that scan has been taken."""
+
+
+class WriteTimeout(StreamError):
+    """The channel stayed full for the whole timeout; nothing was written."""
+
+
+class ProducerLostError(StreamError):
+    """The producing side went away without ``close()``: the stream is not whole."""
+
+
+class DeregisteredError(StreamError):
+    """The table was deregistered while its stream was still open."""
+
+
+class TransportError(HeadraceError):
+    """Connection, authentication or protocol failure between Headrace's processes."""

@@ -1,0 +1,143 @@
+"""What a scan is asked for and what it answers with; runs in the driver, and plans travel to executors."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from headrace.expressions import Expr
+
+
+class ArrowStreamExportable(Protocol):
+    """Anything that hands out an Arrow C stream: a polars or pandas frame, a duckdb result, a reader."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+BatchSource = Iterable[pa.RecordBatch] | pa.RecordBatchReader | ArrowStreamExportable
+"""What ``ExecutionPlan.execute`` may return."""
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """What Spark needs from one scan.
+
+    ``schema`` holds the needed columns, nested fields pruned, in the order Spark wants them;
+    ``projection`` their top-level names (empty for ``count(*)``); ``filters`` those the provider answered
+    EXACT or INEXACT, ANDed; ``limit`` the most rows needed from the whole scan, over all partitions.
+    """
+
+    schema: pa.Schema
+    projection: tuple[str, ...]
+    filters: tuple[Expr, ...] = ()
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Estimates for Spark's planner; None means unknown. A small table gets broadcast."""
+
+    num_rows: int | None = None
+    size_in_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class SortKey:
+    """One column of an ordering."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class UnknownPartitioning:
+    """``n`` partitions about which nothing is promised."""
+
+    n: int
+
+
+@dataclass(frozen=True)
+class KeyPartitioning:
+    """Partition *i* holds exactly the rows whose ``columns`` equal ``keys[i]``.
+
+    A key is a tuple with a value per column, or the bare value when there is one column. The promise is
+    relied on: if it is broken, Spark's results are wrong.
+    """
+
+    columns: tuple[str, ...]
+    keys: tuple[tuple[Any, ...], ...]
+
+    def __init__(self, columns: Sequence[str] | str, keys: Iterable[Any]) -> None:
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        rows = tuple(tuple(key) if isinstance(key, (tuple, list)) else (key,) for key in keys)
+        object.__setattr__(self, "columns", names)
+        object.__setattr__(self, "keys", rows)
+
+    @property
+    def n(self) -> int:
+        return len(self.keys)
+
+
+@dataclass(frozen=True)
+class HashPartitioning:
+    """Rows with equal ``columns`` are in the same one of ``n`` partitions, chosen by ``function``.
+
+    ``function`` is a name: two tables are joined without a shuffle only when both name and ``n`` are equal.
+    """
+
+    columns: tuple[str, ...]
+    n: int
+    function: str
+
+    def __init__(self, columns: Sequence[str] | str, n: int, function: str) -> None:
+        names = (columns,) if isinstance(columns, str) else tuple(columns)
+        object.__setattr__(self, "columns", names)
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "function", function)
+
+
+Partitioning = UnknownPartitioning | KeyPartitioning | HashPartitioning
+
+
+class Placement(enum.Enum):
+    """Where ``execute`` runs: in Spark's Python workers, or in the user's own process."""
+
+    EXECUTORS = "executors"
+    DRIVER = "driver"
+
+
+class ExecutionPlan(ABC):
+    """One arranged scan: how many partitions, what holds in each, and how to produce one.
+
+    Made by ``TableProvider.scan`` while Spark plans, so making one must be cheap. With
+    ``Placement.EXECUTORS`` the plan is pickled (cloudpickle); with ``Placement.DRIVER`` it stays where it is.
+    """
+
+    schema: pa.Schema
+    partitioning: Partitioning = UnknownPartitioning(1)
+    ordering: Sequence[SortKey] = ()
+    placement: Placement = Placement.EXECUTORS
+
+    @abstractmethod
+    def execute(self, partition: int) -> BatchSource:
+        """Produce partition ``partition`` lazily, batch by batch, each with exactly ``self.schema``.
+
+        Runs in a Spark Python worker (EXECUTORS) or on a thread of the user's process (DRIVER), possibly
+        for several partitions at once. It may run again for the same partition (task retry, ORDER BY
+        sampling) and must then give the same rows. When Spark stops reading early the returned generator
+        or reader is closed. Whatever it raises fails the query as ``ProviderError``.
+        """
+
+    def describe(self) -> str:
+        """One line for EXPLAIN."""
+        return type(self).__name__
+
+    def statistics(self) -> Statistics | None:
+        """Statistics of this scan, filters and limit considered; None falls back to the provider's."""
+        return None

@@ -1,0 +1,54 @@
+"""TableProvider: what a user implements to describe a table; runs in the driver process."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from headrace.expressions import Expr
+from headrace.plan import ExecutionPlan, ScanRequest, Statistics
+
+
+class FilterPushdown(enum.Enum):
+    """A provider's answer for one filter.
+
+    EXACT: no row the scan returns is false or null for it, so Spark drops its own filter.
+    INEXACT: used to skip data; rows that do not match may come, and Spark filters again.
+    UNSUPPORTED: not used.
+    """
+
+    EXACT = "exact"
+    INEXACT = "inexact"
+    UNSUPPORTED = "unsupported"
+
+
+class TableProvider(ABC):
+    """A table that Spark can query. Lives in the driver process and is never pickled itself."""
+
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The table's columns. Called exactly once, by ``register_table``, on the caller's thread.
+
+        Whatever it raises reaches the caller unchanged and nothing is registered.
+        """
+
+    def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
+        """One answer per filter, in order.
+
+        Called once per scan with all conjuncts at once, at planning, possibly on a thread that is not the
+        caller's; not called when there are no filters. Default: all UNSUPPORTED.
+        """
+        return [FilterPushdown.UNSUPPORTED] * len(filters)
+
+    @abstractmethod
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        """Arrange one scan. Called once per table reference in a query (a self-join calls it twice), at
+        planning (EXPLAIN plans too), possibly on a thread that is not the caller's. It must be cheap and do no I/O.
+        """
+
+    def statistics(self) -> Statistics | None:
+        """Estimates for the whole table, used where the plan gives none. Called once per scan, at planning."""
+        return None

@@ -1,0 +1,274 @@
+"""TableSink, what the producer of a streaming table holds: its data, checked and copied, enters the channel.
+
+Driver Python.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.channel import Channel, ChannelStats
+from headrace.errors import ProducerLostError, SchemaMismatchError, SinkClosedError, WriteTimeout
+
+
+class TableSink:
+    """Writes Arrow data into a streaming table. Every method may be called from any thread, at the same time.
+
+    Data: a RecordBatch, a Table, or any object with ``__arrow_c_array__`` or ``__arrow_c_stream__``, in the
+    table's columns and types. It is copied: the caller may overwrite, reuse or drop it when the call returns.
+
+    Writes raise SchemaMismatchError (other names or types, or nulls where the table has none),
+    SinkClosedError (after ``close`` or ``fail``), ScanEndedError (nobody will read it: limit reached,
+    cancelled, failed), DeregisteredError (the table is gone), OSError (see ``ArrowSpill``); nothing of that
+    data is written then.
+
+    A sink that is garbage collected before ``close()`` fails the query with ProducerLostError. What
+    ``partition`` returned keeps the sink alive: the last of them to go counts.
+    """
+
+    def __init__(
+        self,
+        channel: Channel[pa.RecordBatch],
+        schema: pa.Schema,
+        *,
+        whole: TableSink | None = None,
+        partition: int | None = None,
+    ) -> None:
+        self.schema = schema
+        self._channel = channel
+        self._whole = whole
+        self._partition = partition
+        self._intake: _Intake = _Intake(channel.name, schema) if whole is None else whole._intake
+        if whole is None:
+            lost = ProducerLostError(
+                f"the sink of {channel.name} went away before close(): the stream is not whole"
+            )
+            # Not at exit: the end of the process cuts the connections, and no reader takes that for an end.
+            weakref.finalize(self, channel.abandon_soon, lost).atexit = False
+
+    def write(self, batch: Any, timeout: float | None = None) -> None:
+        """Write, in order; blocks while ``capacity`` batches are waiting.
+
+        Without ``timeout`` the batches of a Table or stream are written one by one, so a stream may be
+        endless; when a later batch of a stream is refused, those before it have been written. With ``timeout``
+        seconds everything is written as one batch or, raising WriteTimeout, not at all.
+        """
+        if timeout is not None:
+            self._offer(self._intake.one(batch), timeout)
+            return
+        for each in self._intake.several(batch):
+            self._offer(each, None)
+
+    def try_write(self, batch: Any) -> bool:
+        """Write everything at once, as one batch, or nothing: False when full."""
+        try:
+            self._offer(self._intake.one(batch), 0)
+        except WriteTimeout:
+            return False
+        return True
+
+    async def awrite(self, batch: Any) -> None:
+        """Write everything as one batch; waits for room without blocking the event loop.
+
+        A cancelled ``awrite`` has written all of it or nothing.
+        """
+        one = self._intake.one(batch)
+        await self._channel.offer_async(one, one.num_rows, one.get_total_buffer_size(), self._partition)
+
+    def close(self) -> None:
+        """End of stream: readers end cleanly after what was written. On a partition, of that one alone.
+
+        Never blocks; writes that are blocked in other threads raise SinkClosedError. No-op after any end.
+        """
+        self._channel.close(self._partition)
+
+    def fail(self, cause: BaseException) -> None:
+        """The query fails with ``cause`` after what was written. On a partition too, for all that are open.
+
+        Never blocks. The first failure counts. After ``close()``: SinkClosedError, as it can reach nobody.
+        """
+        if not isinstance(cause, BaseException):
+            raise TypeError(f"fail() takes the exception that is the cause, not {type(cause).__name__}")
+        self._channel.fail(cause)
+
+    def partition(self, i: int) -> TableSink:
+        """A sink that writes to partition ``i`` alone. Cheap; may be called again for the same partition."""
+        if not 0 <= i < self._channel.partitions:
+            raise IndexError(f"{self._channel.name} has {self._channel.partitions} partitions, no {i}")
+        return TableSink(self._channel, self.schema, whole=self._whole or self, partition=i)
+
+    @property
+    def stats(self) -> ChannelStats:
+        """Of the whole table, at this moment."""
+        return self._channel.stats
+
+    def __enter__(self) -> TableSink:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: object) -> None:
+        if error is None:
+            self.close()
+            return
+        with suppress(SinkClosedError):  # the block closed the sink before it raised, and that goes on anyway
+            self.fail(error)
+
+    def __repr__(self) -> str:
+        part = "" if self._partition is None else f", partition {self._partition}"
+        return f"<TableSink of {self._channel.name}{part}: {self.stats.state}>"
+
+    def _offer(self, batch: pa.RecordBatch, timeout: float | None) -> None:
+        size = batch.get_total_buffer_size()  # exact: a copy has no parent of which it is a slice
+        self._channel.offer(batch, batch.num_rows, size, self._partition, timeout)
+
+
+class _Intake:
+    """Turns what a producer hands over into batches of exactly the table's schema, in memory of their own.
+
+    It always copies. Arrow cannot tell memory that someone may still write to (``pa.array`` shares numpy's)
+    from its own: both call themselves mutable. A copy runs at 10-20 GB/s, a tenth of what sending it costs,
+    and for small batches costs less than asking each buffer; it also frees a slice from its parent.
+    """
+
+    def __init__(self, table: str, schema: pa.Schema) -> None:
+        self._table = table
+        self._schema = schema
+        self._non_null = [i for i, field in enumerate(schema) if _promises_no_nulls(field)]
+        self._shared = any(_shares_when_concatenated(field.type) for field in schema)
+
+    def one(self, data: Any) -> pa.RecordBatch:
+        """All of ``data`` as one batch."""
+        return self._copy(list(self._conforming(data)))
+
+    def several(self, data: Any) -> Iterator[pa.RecordBatch]:
+        """``data`` batch by batch; of a Table every batch is checked before the first is given out."""
+        batches: Sequence[pa.RecordBatch] | Iterator[pa.RecordBatch] = self._conforming(data)
+        if isinstance(data, pa.Table):
+            batches = list(batches)
+        for batch in batches:
+            yield self._copy([batch])
+
+    def _conforming(self, data: Any) -> Iterator[pa.RecordBatch]:
+        if isinstance(data, pa.RecordBatch):
+            schema, batches = data.schema, iter([data])
+        elif isinstance(data, pa.Table):
+            schema, batches = data.schema, iter(data.to_batches())
+        elif hasattr(data, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(data)
+            schema, batches = reader.schema, iter(reader)
+        elif hasattr(data, "__arrow_c_array__"):
+            batch = pa.record_batch(data)
+            schema, batches = batch.schema, iter([batch])
+        else:
+            raise TypeError(
+                f"cannot write {type(data).__name__} to {self._table}: expected a pyarrow RecordBatch, a Table "
+                "or an object with __arrow_c_array__ or __arrow_c_stream__"
+            )
+        same = schema.equals(self._schema, check_metadata=True)
+        if not same and (schema.names != self._schema.names or schema.types != self._schema.types):
+            raise self._mismatch("data of another schema", schema)
+        empty = True
+        for batch in batches:
+            empty = False
+            if not same:
+                batch = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+            for i in self._non_null:
+                if path := _null_in(batch.column(i), self._schema.field(i)):
+                    raise self._mismatch(f"nulls in {path!r}, which is declared not null,", schema)
+            yield batch
+        if empty:
+            yield pa.RecordBatch.from_arrays(
+                [pa.nulls(0, t) for t in self._schema.types], schema=self._schema
+            )
+
+    def _copy(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+        copy = pa.concat_batches(batches)
+        return copy.copy_to(pa.default_cpu_memory_manager()) if self._shared else copy
+
+    def _mismatch(self, what: str, found: pa.Schema) -> SchemaMismatchError:
+        return SchemaMismatchError(
+            f"{what} cannot be written to {self._table}; nothing was written\n"
+            f"expected:\n{_indented(self._schema)}\nfound:\n{_indented(found)}"
+        )
+
+
+class ArrowSpill:
+    """Where the channel puts batches that must not wait in memory: one Arrow file each, gone once it is read.
+
+    The directory is made when first needed, is readable by this user only, and goes with ``close``, with this
+    object or with the process. ``store`` raises OSError when the disk does, and after ``close``.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._names = itertools.count()
+        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._closed = False
+
+    def store(self, batch: pa.RecordBatch) -> Callable[[], pa.RecordBatch]:
+        with self._lock:
+            if self._closed:
+                raise OSError("the spill directory was closed")
+            if self._directory is None:
+                self._directory = tempfile.TemporaryDirectory(prefix="headrace-spill-")
+            path = os.path.join(self._directory.name, f"{next(self._names)}.arrow")
+        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batch.schema) as writer:
+            writer.write_batch(batch)
+        return partial(_load, path)
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            directory, self._directory = self._directory, None
+        if directory is not None:
+            directory.cleanup()
+
+
+def _load(path: str) -> pa.RecordBatch:
+    with pa.OSFile(path) as file, pa.ipc.open_stream(file) as reader:
+        batch = reader.read_next_batch()
+    os.unlink(path)
+    return batch
+
+
+def _promises_no_nulls(field: pa.Field) -> bool:
+    children = [field.type.field(i) for i in range(field.type.num_fields)]
+    return not field.nullable or any(_promises_no_nulls(child) for child in children)
+
+
+def _null_in(array: pa.Array, field: pa.Field) -> str | None:
+    """The path of a field declared not null that has a null, where its parents have none."""
+    if not field.nullable and array.null_count:
+        return str(field.name)
+    kind = field.type
+    parts: list[tuple[pa.Array, pa.Field]] = []
+    if pa.types.is_struct(kind):
+        present = array.drop_null() if array.null_count else array
+        parts = list(zip(present.flatten(), kind, strict=True))
+    elif pa.types.is_map(kind):
+        whole = pa.concat_arrays([array])  # keys and items of a slice are those of its parent
+        parts = [(whole.keys, kind.key_field), (whole.items, kind.item_field)]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        parts = [(array.flatten(), kind.value_field)]
+    paths = (_null_in(part, child) for part, child in parts if _promises_no_nulls(child))
+    return next((f"{field.name}.{path}" for path in paths if path), None)
+
+
+def _shares_when_concatenated(kind: pa.DataType) -> bool:
+    """Whether concatenation would keep a dictionary or the data behind views instead of copying them."""
+    if pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        return True
+    return any(_shares_when_concatenated(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _indented(schema: pa.Schema) -> str:
+    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"

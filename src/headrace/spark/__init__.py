@@ -1,0 +1,1 @@
+"""Everything that touches pyspark: session, planner callback, errors, explain, results."""

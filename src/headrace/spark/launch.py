@@ -1,0 +1,140 @@
+"""Starting or adopting a Spark session and bringing the connector and this package to it; driver Python."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+import headrace
+from headrace.errors import HeadraceError
+
+JAR = Path(headrace.__file__).parent / "jars" / "headrace-connector.jar"
+_installed: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A session that has the connector, and how its executors run Python."""
+
+    spark: SparkSession
+    owned: bool
+    python: str
+    archive: str
+    one_machine: bool
+    in_process: bool
+
+
+def start(master: str | None, config: Mapping[str, Any]) -> Launched:
+    """Start Spark with settings that suit an embedded engine; ``config`` wins over them."""
+    if SparkContext._active_spark_context is not None:
+        if master is not None or config:
+            raise HeadraceError(
+                "Spark is running in this process already, so master and config would have no effect; "
+                "stop it first, or attach to it with SessionContext(spark)"
+            )
+        return adopt(SparkSession.builder.getOrCreate())
+    _require_java()
+    settings = {**_defaults(master), **{key: _text(value) for key, value in config.items()}}
+    if settings["spark.master"].startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default is whatever python3 is on PATH
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return _prepared(builder.getOrCreate(), owned=True)
+
+
+def adopt(spark: Any) -> Launched:
+    """Attach to a session that the user made, with or without the connector's jar."""
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        raise HeadraceError(
+            "Headrace cannot attach to a Spark Connect session: the provider has to live beside the driver. "
+            "Use a classic session, e.g. SparkSession.builder.master('local[*]').getOrCreate()"
+        )
+    if not isinstance(spark, SparkSession):
+        raise TypeError(f"SessionContext takes a pyspark.sql.SparkSession, not {type(spark).__name__}")
+    if spark.sparkContext._jsc is None:
+        raise HeadraceError("this SparkSession was stopped; make a new one")
+    return _prepared(spark, owned=False)
+
+
+def _prepared(spark: SparkSession, *, owned: bool) -> Launched:
+    context = spark.sparkContext
+    master = context.master
+    application = context.applicationId
+    if application not in _installed:
+        _add_jar(spark)
+        _installed[application] = _add_archive(context)
+    one_machine = master.startswith("local")
+    python = os.environ.get("PYSPARK_PYTHON") or (sys.executable if one_machine else context.pythonExec)
+    in_process = one_machine and not master.startswith("local-cluster")
+    return Launched(spark, owned, python, _installed[application], one_machine, in_process)
+
+
+def _add_jar(spark: SparkSession) -> None:
+    if not JAR.exists():
+        raise HeadraceError(f"the connector's jar is missing ({JAR.name}); run 'make jar', or install the wheel again")
+    # Both are needed: the first for the driver's class loader, the second for the executors'.
+    jvm: Any = spark.sparkContext._jvm
+    jvm.org.apache.spark.sql.api.python.PythonSQLUtils.addJarToCurrentClassLoader(str(JAR))
+    spark.sparkContext._jsc.addJar(str(JAR))
+
+
+def _add_archive(context: SparkContext) -> str:
+    """Ship this very package to the executors, so that nothing has to be installed there."""
+    package = Path(headrace.__file__).parent
+    sources = sorted(path for path in package.rglob("*.py") if "__pycache__" not in path.parts)
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    archive = Path(str(context._temp_dir)) / f"headrace-{digest}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
+        for path in sources:
+            zipped.write(path, path.relative_to(package.parent))
+    context.addFile(str(archive))
+    return archive.name
+
+
+def _defaults(master: str | None) -> dict[str, str]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    settings = {
+        "spark.master": master or "local[*]",
+        "spark.app.name": "headrace",
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.unix.domain.socket.enabled": "true",
+    }
+    if settings["spark.master"].startswith("local"):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.memory": f"{max(1, _physical_gib() // 4)}g",
+            "spark.sql.shuffle.partitions": str(cores),
+        }
+    return settings
+
+
+def _physical_gib() -> int:
+    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")) >> 30
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _require_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
+        raise HeadraceError(
+            "Spark needs Java and none was found: install OpenJDK 17 (Debian: apt-get install openjdk-17-jre-headless) "
+            "or set JAVA_HOME"
+        )

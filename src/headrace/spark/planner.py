@@ -1,0 +1,168 @@
+"""The planner callback: the one narrow door through which the JVM asks Python; driver Python, Py4J's threads."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import HeadraceError, PlanError
+from headrace.failure import Failure
+from headrace.plan import HashPartitioning, KeyPartitioning, Placement
+from headrace.spark.pickling import pickled_task
+from headrace.spark.predicates import decode
+from headrace.spark.registry import RegisteredTable, Registry
+from headrace.spark.scans import PlannedScan, ProviderRaised, answer_filters, plan_scan
+from headrace.stream import ScanTask
+from headrace.transport.driver_plan import DriverPartition
+from headrace.transport.endpoint import Endpoint
+
+
+class Planner:
+    """Answers the connector's questions about registered tables. Errors go back as data, never as exceptions."""
+
+    def __init__(self, registry: Registry, endpoint: Endpoint, *, python: str, archive: str, by_value: bool) -> None:
+        self._registry = registry
+        self._endpoint = endpoint
+        self._python = python
+        self._archive = archive
+        self._by_value = by_value
+        self._lock = threading.Lock()
+        self._scans: dict[str, PlannedScan] = {}
+        self._tickets: dict[str, bytes] = {}
+        self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            "load": self._load,
+            "list": self._list,
+            "filters": self._filters,
+            "scan": self._scan,
+            "release": self._release,
+        }
+
+    def call(self, operation: str, payload: str) -> str:
+        """Called from the JVM."""
+        try:
+            return json.dumps(self._operations[operation](json.loads(payload)))
+        except ProviderRaised as raised:
+            return json.dumps({"failure": raised.failure.to_dict()})
+        except Exception as error:  # a bug of ours must reach the user as a message too, not as Py4J's text
+            return json.dumps({"failure": Failure.of(error).to_dict()})
+
+    def scan_record(self, scan_id: str) -> PlannedScan | None:
+        """The negotiated scan behind a Scan object of Spark's, for explain."""
+        with self._lock:
+            return self._scans.get(scan_id)
+
+    def close(self) -> None:
+        with self._lock:
+            tickets = list(self._tickets.values())
+            self._scans.clear()
+            self._tickets.clear()
+        for ticket in tickets:
+            self._endpoint.withdraw(ticket)
+
+    def _load(self, question: dict[str, Any]) -> dict[str, Any]:
+        table = self._registry.find(question["table"])
+        if table is None:
+            return {"exists": False}
+        return {"exists": True, "name": table.name, "table": table.id, "schema": json.loads(table.spark_schema_json)}
+
+    def _list(self, _question: dict[str, Any]) -> dict[str, Any]:
+        return {"tables": self._registry.names()}
+
+    def _filters(self, question: dict[str, Any]) -> dict[str, Any]:
+        table = self._table(question)
+        return {"answers": answer_filters(table, [decode(node) for node in question["filters"]])}
+
+    def _scan(self, question: dict[str, Any]) -> dict[str, Any]:
+        table = self._table(question)
+        filters = [decode(node) for node in question["filters"]]
+        scan = plan_scan(table, filters, question["answers"], question["columns"], question["limit"])
+        task = ScanTask(table.name, scan.plan, scan.plan_schema, scan.request.schema, scan.request.limit)
+        answer: dict[str, Any] = {
+            "scan": scan.id,
+            "description": scan.description(),
+            "partitions": scan.partitioning.n,
+            "partitioning": _partitioning_json(scan),
+            "ordering": [
+                {"column": key.column, "descending": key.descending, "nulls_first": key.nulls_first}
+                for key in scan.ordering
+            ],
+            "rows": scan.statistics.num_rows,
+            "bytes": scan.statistics.size_in_bytes,
+        }
+        ticket = None
+        if scan.plan.placement is Placement.DRIVER:
+            ticket = self._endpoint.offer(lambda partition: DriverPartition(task, partition))
+            answer["endpoint"] = self._endpoint.address(ticket)
+        else:
+            payload = pickle.dumps((sys.path, pickled_task(task, by_value=self._by_value)))
+            answer["worker"] = {
+                "python": self._python,
+                "archive": self._archive,
+                "task": base64.b64encode(payload).decode(),
+            }
+        with self._lock:
+            self._scans[scan.id] = scan
+            if ticket is not None:
+                self._tickets[scan.id] = ticket
+        return answer
+
+    def _release(self, question: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            self._scans.pop(question["scan"], None)
+            ticket = self._tickets.pop(question["scan"], None)
+        if ticket is not None:
+            self._endpoint.withdraw(ticket)
+        return {}
+
+    def _table(self, question: dict[str, Any]) -> RegisteredTable:
+        table = self._registry.find_id(question["table"])
+        if table is None:
+            raise HeadraceError("the table behind this DataFrame was deregistered or replaced; build the query again")
+        return table
+
+    class Java:
+        implements = ("org.headrace.spark.Planner",)
+
+
+def _partitioning_json(scan: PlannedScan) -> dict[str, Any] | None:
+    partitioning = scan.partitioning
+    if scan.partitioning_unused is not None:
+        return None
+    if isinstance(partitioning, HashPartitioning):
+        return {"kind": "hash", "columns": list(partitioning.columns), "function": partitioning.function}
+    assert isinstance(partitioning, KeyPartitioning)
+    types = [scan.table.schema.field(column).type for column in partitioning.columns]
+    wire = [scan.table.wire_schema.field(column).type for column in partitioning.columns]
+    keys = [
+        [_key_json(*part) for part in zip(key, types, wire, partitioning.columns, strict=True)]
+        for key in partitioning.keys
+    ]
+    return {"kind": "key", "columns": list(partitioning.columns), "keys": keys}
+
+
+def _key_json(value: Any, type_: pa.DataType, wire: pa.DataType, column: str) -> Any:
+    """A partition key's value as Spark holds it inside: days, microseconds, text for what JSON would round."""
+    while pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        type_ = type_.value_type
+    try:
+        scalar = pa.scalar(value, type_).cast(wire)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise PlanError(f"the partition key {value!r} is not a {type_}, the type of column {column!r}") from error
+    if not scalar.is_valid:
+        return None
+    if pa.types.is_date(wire):
+        return scalar.cast(pa.int32()).as_py()
+    if pa.types.is_timestamp(wire):
+        return scalar.cast(pa.int64()).as_py()
+    if pa.types.is_binary(wire):
+        return base64.b64encode(scalar.as_py()).decode()
+    if pa.types.is_floating(wire) or pa.types.is_decimal(wire):
+        return str(scalar.as_py())
+    return scalar.as_py()

@@ -1,0 +1,69 @@
+"""The tables of one session context; driver Python, thread-safe."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from headrace.errors import TableExistsError
+from headrace.provider import TableProvider
+
+
+@dataclass(frozen=True)
+class RegisteredTable:
+    """A provider under a name, with the schema it gave at registration. ``id`` differs for each registration."""
+
+    name: str
+    provider: TableProvider
+    schema: pa.Schema
+    wire_schema: pa.Schema
+    spark_schema_json: str
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def provider_name(self) -> str:
+        return type(self.provider).__name__
+
+
+class Registry:
+    """Names are compared as Spark compares them: without regard to case."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_name: dict[str, RegisteredTable] = {}
+        self._by_id: dict[str, RegisteredTable] = {}
+
+    def add(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
+        """Returns the table that was replaced. Raises TableExistsError."""
+        with self._lock:
+            key = table.name.casefold()
+            old = self._by_name.get(key)
+            if old is not None and not replace:
+                raise TableExistsError(f"table {old.name!r} is registered already; pass replace=True to replace it")
+            self._by_name[key] = table
+            self._by_id[table.id] = table
+            if old is not None:
+                del self._by_id[old.id]
+            return old
+
+    def remove(self, name: str) -> RegisteredTable | None:
+        with self._lock:
+            table = self._by_name.pop(name.casefold(), None)
+            if table is not None:
+                del self._by_id[table.id]
+            return table
+
+    def find(self, name: str) -> RegisteredTable | None:
+        with self._lock:
+            return self._by_name.get(name.casefold())
+
+    def find_id(self, table_id: str) -> RegisteredTable | None:
+        with self._lock:
+            return self._by_id.get(table_id)
+
+    def names(self) -> list[str]:
+        with self._lock:
+            return sorted(table.name for table in self._by_name.values())

@@ -1,0 +1,213 @@
+"""SessionContext: a Spark session whose tables are Python providers; driver Python, thread-safe."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+
+from headrace.errors import HeadraceError, RegistrationError, TableExistsError
+from headrace.provider import TableProvider
+from headrace.spark import launch
+from headrace.spark.explain import explain
+from headrace.spark.failures import headrace_errors
+from headrace.spark.planner import Planner
+from headrace.spark.registry import RegisteredTable, Registry
+from headrace.transport.endpoint import Endpoint
+from headrace.types import spark_schema_json, wire_schema
+
+_CATALOG_CLASS = "org.headrace.spark.HeadraceCatalog"
+
+
+class SessionContext:
+    """Registers tables and runs queries. May be used from several threads.
+
+    ``SessionContext()`` starts a local Spark, ``SessionContext(spark)`` attaches to a session that exists, and
+    ``SessionContext(master=..., config=...)`` starts one with settings of your own. Closing it (or leaving its
+    ``with`` block) ends what it registered and stops Spark if it started it.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        master: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        if spark is not None and (master is not None or config):
+            raise ValueError("give either a SparkSession or master and config, not both")
+        launched = launch.adopt(spark) if spark is not None else launch.start(master, config or {})
+        self._launched = launched
+        self._spark = launched.spark
+        self._lock = threading.RLock()
+        self._closed = False
+        self._registry = Registry()
+        context_id = uuid.uuid4().hex
+        self._context_id = context_id
+        self._catalog = f"headrace_{context_id[:8]}"
+        settings = self._spark.sparkContext.getConf()
+        tcp = None if launched.in_process else settings.get("spark.driver.bindAddress", None)
+        advertised = settings.get("spark.driver.host", None)
+        self._endpoint = Endpoint(None if launched.in_process else tcp or advertised, advertised)
+        self._planner = Planner(
+            self._registry,
+            self._endpoint,
+            python=launched.python,
+            archive=launched.archive,
+            by_value=not launched.in_process,
+        )
+        gateway: Any = self._spark.sparkContext._gateway
+        ensure_callback_server_started(gateway)
+        self._jvm: Any = self._spark.sparkContext._jvm
+        self._jvm.org.headrace.spark.Planners.register(context_id, self._planner)
+        self._spark.conf.set(f"spark.sql.catalog.{self._catalog}", _CATALOG_CLASS)
+        self._spark.conf.set(f"spark.sql.catalog.{self._catalog}.context", context_id)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The real SparkSession."""
+        return self._spark
+
+    def register_table(self, name: str, provider: TableProvider, *, replace: bool = False) -> None:
+        """Make ``provider`` queryable as ``name`` in ``ctx.sql``, ``ctx.spark.sql`` and ``ctx.spark.table``.
+
+        Calls ``provider.schema()`` exactly once, on this thread; what it raises reaches you unchanged. Raises
+        TableExistsError if the name is taken (by a table of this context or a temporary view of the session)
+        and ``replace`` is false, UnsupportedTypeError for a type Spark has no equal of, RegistrationError for
+        a bad name or a provider that is none. On any error nothing is registered.
+        """
+        self._require_open()
+        _check_name(name)
+        if not isinstance(provider, TableProvider):
+            raise RegistrationError(
+                f"register_table({name!r}, ...) takes a TableProvider, not {type(provider).__name__}"
+                + (": pass an instance, not the class" if isinstance(provider, type) else "")
+            )
+        if not replace and self._registry.find(name) is not None:
+            raise TableExistsError(f"table {name!r} is registered already; pass replace=True to replace it")
+        schema = provider.schema()
+        if not isinstance(schema, pa.Schema):
+            raise RegistrationError(
+                f"{type(provider).__name__}.schema() returned {type(schema).__name__}, expected a pyarrow.Schema"
+            )
+        wire = wire_schema(schema)
+        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire)), replace=replace)
+
+    def _register(self, table: RegisteredTable, *, replace: bool) -> None:
+        with self._lock:
+            old = self._registry.add(table, replace=replace)
+            try:
+                frame = self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
+                if old is not None or replace:
+                    frame.createOrReplaceTempView(_quoted(table.name))
+                else:
+                    frame.createTempView(_quoted(table.name))
+            except AnalysisException as error:
+                self._registry.remove(table.name)
+                if old is not None:
+                    self._registry.add(old, replace=False)
+                if error.getCondition() == "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
+                    raise TableExistsError(
+                        f"the session has a temporary view {table.name!r} already; pass replace=True to replace it"
+                    ) from None
+                raise RegistrationError(f"Spark refused the table {table.name!r}: {error}") from error
+
+    def deregister_table(self, name: str) -> bool:
+        """Forget a table; True if it was there. Scans under way go on."""
+        self._require_open()
+        with self._lock:
+            table = self._registry.remove(name)
+            if table is None:
+                return False
+            self._spark.catalog.dropTempView(table.name)
+            return True
+
+    def table_exists(self, name: str) -> bool:
+        """Whether this context registered ``name``."""
+        return self._registry.find(name) is not None
+
+    def table_names(self) -> list[str]:
+        """The names of this context's tables, sorted."""
+        return self._registry.names()
+
+    def table(self, name: str) -> DataFrame:
+        """A registered table as a DataFrame. Raises HeadraceError if this context has no such table."""
+        self._require_open()
+        table = self._registry.find(name)
+        if table is None:
+            known = ", ".join(self._registry.names()) or "none"
+            raise HeadraceError(f"no table {name!r} is registered here (registered: {known})")
+        return self._spark.table(_quoted(table.name))
+
+    def sql(self, query: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
+        """A query as an ordinary PySpark DataFrame."""
+        self._require_open()
+        return self._spark.sql(query, args)
+
+    def collect(self, query: DataFrame | str) -> pa.Table:
+        """The whole result as Arrow. Raises Headrace's own errors where a provider failed."""
+        frame = self._frame(query)
+        with headrace_errors():
+            return frame.toArrow()
+
+    def explain(self, query: DataFrame | str) -> str:
+        """A readable block per Headrace scan of the query: what was negotiated, and why something was not used."""
+        frame = self._frame(query)
+        with headrace_errors():
+            return explain(frame, self._planner)
+
+    def close(self) -> None:
+        """End transports and registrations, and Spark if this context started it. Idempotent."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            running = self._spark.sparkContext._jsc is not None
+            if running:
+                for name in self._registry.names():
+                    with contextlib.suppress(AnalysisException):
+                        self._spark.catalog.dropTempView(name)
+                self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}")
+                self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}.context")
+                self._jvm.org.headrace.spark.Planners.unregister(self._context_id)
+            for name in self._registry.names():
+                self._registry.remove(name)
+            self._planner.close()
+            self._endpoint.close()
+            if running and self._launched.owned:
+                self._spark.stop()
+
+    def __enter__(self) -> SessionContext:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _frame(self, query: DataFrame | str) -> DataFrame:
+        self._require_open()
+        return self.sql(query) if isinstance(query, str) else query
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise HeadraceError("this SessionContext is closed")
+
+
+def _check_name(name: str) -> None:
+    if not isinstance(name, str) or not name.strip():
+        raise RegistrationError(f"a table's name must be a non-empty string, not {name!r}")
+    if "." in name or "`" in name:
+        raise RegistrationError(f"a table's name cannot have a dot or a backtick: {name!r}")
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"

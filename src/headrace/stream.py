@@ -1,0 +1,181 @@
+"""Partition streams: one partition's batches, checked and in wire types; runs where ``execute`` runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import SchemaMismatchError
+from headrace.plan import ExecutionPlan
+from headrace.types import converter, wire_schema
+
+
+class StopRequested(BaseException):
+    """Raised inside user code when Spark needs no more rows, so that its ``finally`` blocks run."""
+
+
+class StopFlag:
+    """Stops a thread that runs user code: at its next batch, or inside the code through ``interrupt``.
+
+    ``request`` may be called from any thread; ``interrupt`` must make the running thread raise StopRequested
+    soon. The lock makes sure that it is never raised after the thread has left the user's code, where it could
+    hit the user's clean-up.
+    """
+
+    def __init__(self, interrupt: Callable[[], None]) -> None:
+        self.requested = False
+        self.inside = False
+        self._interrupt = interrupt
+        self._leaving = threading.Lock()
+
+    def request(self) -> None:
+        """Stop the stream. Idempotent."""
+        with self._leaving:
+            already, self.requested = self.requested, True
+            if self.inside and not already:
+                self._interrupt()
+
+    @contextmanager
+    def user_code(self) -> Iterator[None]:
+        """Surrounds calls into user code. Raises StopRequested if a stop was asked for before or meanwhile."""
+        self.inside = True
+        try:
+            if self.requested:
+                raise StopRequested
+            yield
+        finally:
+            with self._leaving:
+                self.inside = False
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Everything needed to produce any partition of one scan; pickled for EXECUTORS placement."""
+
+    table: str
+    plan: ExecutionPlan
+    plan_schema: pa.Schema
+    request_schema: pa.Schema
+    limit: int | None
+
+    @property
+    def plan_name(self) -> str:
+        return type(self.plan).__name__
+
+    def wire_schema(self) -> pa.Schema:
+        return wire_schema(self.request_schema)
+
+
+class PartitionStream:
+    """Iterates over the wire batches of one partition and closes the user's iterator when done.
+
+    Raises SchemaMismatchError where a batch breaks the plan's promise; user exceptions pass unchanged.
+    Single-threaded, except that ``stop.request()`` may come from anywhere.
+    """
+
+    def __init__(self, task: ScanTask, partition: int, stop: StopFlag) -> None:
+        self.schema = task.wire_schema()
+        self._task = task
+        self._partition = partition
+        self._stop = stop
+        self._source: Any = None
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._remaining = task.limit
+        self._select = _selector(task.plan_schema, task.request_schema, self.schema)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        with self._stop.user_code():
+            self._source = self._task.plan.execute(self._partition)
+            self._batches = _iterator(self._source, self._task.plan_name)
+        while self._remaining is None or self._remaining > 0:
+            with self._stop.user_code():
+                batch = next(self._batches, None)
+            if batch is None:
+                return
+            self._check(batch)
+            if self._remaining is not None:
+                batch = batch.slice(0, self._remaining)
+                self._remaining -= batch.num_rows
+            yield self._select(batch)
+
+    def close(self) -> None:
+        """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
+        closables = {id(it): it for it in (self._batches, self._source)}
+        self._batches = self._source = None
+        for closable in closables.values():
+            close = getattr(closable, "close", None)
+            if callable(close):
+                close()
+
+    def _check(self, batch: Any) -> None:
+        name = f"{self._task.plan_name}.execute"
+        if not isinstance(batch, pa.RecordBatch):
+            hint = "; use Table.to_batches()" if isinstance(batch, pa.Table) else ""
+            raise SchemaMismatchError(
+                f"{name} yielded {type(batch).__name__}, expected pyarrow.RecordBatch{hint} "
+                f"(table {self._task.table!r}, partition {self._partition})"
+            )
+        expected = self._task.plan_schema
+        if not batch.schema.equals(expected) and (
+            batch.schema.names != expected.names or batch.schema.types != expected.types
+        ):
+            raise SchemaMismatchError(
+                f"{name} yielded a batch whose schema is not the plan's "
+                f"(table {self._task.table!r}, partition {self._partition})\n"
+                f"expected:\n{_indented(expected)}\nfound:\n{_indented(batch.schema)}"
+            )
+        for index, field in enumerate(expected):
+            if not field.nullable and batch.column(index).null_count:
+                raise SchemaMismatchError(
+                    f"{name} yielded nulls in column {field.name!r}, which the schema declares not null "
+                    f"(table {self._task.table!r}, partition {self._partition})\n"
+                    f"expected:\n{_indented(expected)}\nfound:\n{_indented(batch.schema)}"
+                )
+
+
+def _iterator(source: Any, plan_name: str) -> Iterator[pa.RecordBatch]:
+    if isinstance(source, pa.RecordBatch):
+        return iter((source,))
+    if isinstance(source, pa.RecordBatchReader):
+        return iter(source)
+    if hasattr(source, "__arrow_c_stream__"):
+        return iter(pa.RecordBatchReader.from_stream(source))
+    try:
+        return iter(source)
+    except TypeError:
+        raise TypeError(
+            f"{plan_name}.execute returned {type(source).__name__}, expected an iterable of pyarrow.RecordBatch, "
+            "a RecordBatchReader or an object with __arrow_c_stream__"
+        ) from None
+
+
+def _selector(
+    plan: pa.Schema, request: pa.Schema, wire: pa.Schema
+) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """A function from the plan's batches to the wire's: pick columns, prune nested fields, cast losslessly."""
+    positions = [plan.get_field_index(name) for name in request.names]
+    steps = [
+        converter(plan.field(position).type, field.type, field.name)
+        for position, field in zip(positions, wire, strict=True)
+    ]
+    in_order = positions == list(range(len(plan)))
+    if not any(steps):
+        return (lambda batch: batch) if in_order else (lambda batch: batch.select(positions))
+
+    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            step(batch.column(position)) if step else batch.column(position)
+            for position, step in zip(positions, steps, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=wire)
+
+    return convert
+
+
+def _indented(schema: pa.Schema) -> str:
+    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"

@@ -1,0 +1,266 @@
+"""The endpoint: serves partitions that live in the driver's Python process to Spark's executors; driver Python.
+
+A connection proves the session's secret over a fresh challenge before anything else is read, in one fixed-size
+message; nothing received is ever unpickled. One thread watches all connections, so an unauthenticated or
+silent peer costs no thread, and a reader that goes away is noticed at once; each open partition has a thread.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hmac
+import os
+import queue
+import secrets
+import select
+import shutil
+import socket
+import struct
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from headrace.errors import TransportError
+from headrace.failure import Failure
+from headrace.transport.frames import PROTOCOL_VERSION, FrameWriter
+
+MAGIC = b"HDRC"
+TICKET_BYTES = 32
+PROOF_BYTES = 32
+CHALLENGE_BYTES = 32
+CLAIM = struct.Struct(f"<4s{TICKET_BYTES}sI{PROOF_BYTES}s")
+HANDSHAKE_SECONDS = 5.0
+MAX_HANDSHAKES = 256
+_GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
+
+
+class PartitionServer(Protocol):
+    """One partition being served."""
+
+    def serve(self, sock: socket.socket) -> None:
+        """Write frames up to END or ERROR, on a thread of its own. May raise OSError when the reader is gone."""
+
+    def stop(self) -> None:
+        """The reader is gone or the endpoint closes; called on the endpoint's thread, must not block."""
+
+
+OpenPartition = Callable[[int], PartitionServer]
+
+
+@dataclass
+class _Connection:
+    sock: socket.socket
+    challenge: bytes
+    deadline: float
+    received: bytearray = field(default_factory=bytearray)
+    server: PartitionServer | None = None
+
+
+class Endpoint:
+    """Listens on a private Unix socket, and on ``tcp_host`` too if given; never on all interfaces by itself.
+
+    Thread-safe. ``close`` stops every partition being served.
+    """
+
+    def __init__(self, tcp_host: str | None = None, advertised_host: str | None = None) -> None:
+        self._secret = secrets.token_bytes(32)
+        self._tickets: dict[bytes, OpenPartition] = {}
+        self._directory = tempfile.mkdtemp(prefix="headrace-")  # made with mode 0700
+        self._path = os.path.join(self._directory, "endpoint.sock")
+        self._listeners = [_unix_listener(self._path)]
+        self._host, self._port = "", 0
+        if tcp_host is not None:
+            self._listeners.append(_tcp_listener(tcp_host))
+            self._host, self._port = advertised_host or tcp_host, self._listeners[1].getsockname()[1]
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        self._wake_reader.setblocking(False)
+        self._finished: queue.SimpleQueue[_Connection] = queue.SimpleQueue()
+        self._closing = False
+        self._poll = select.poll()
+        self._connections: dict[int, _Connection] = {}
+        self._thread = threading.Thread(target=self._run, name="headrace-endpoint", daemon=True)
+        self._thread.start()
+
+    def offer(self, open_partition: OpenPartition) -> bytes:
+        """Make a ticket that opens these partitions, and these only, until it is withdrawn."""
+        ticket = secrets.token_bytes(TICKET_BYTES)
+        self._tickets[ticket] = open_partition
+        return ticket
+
+    def withdraw(self, ticket: bytes) -> None:
+        """Partitions already open go on. Unknown tickets are ignored."""
+        self._tickets.pop(ticket, None)
+
+    def address(self, ticket: bytes) -> dict[str, Any]:
+        """What an executor needs to open ``ticket``, as JSON."""
+        return {
+            "path": self._path,
+            "host": self._host,
+            "port": self._port,
+            "secret": base64.b64encode(self._secret).decode(),
+            "ticket": base64.b64encode(ticket).decode(),
+        }
+
+    def close(self) -> None:
+        """Stop serving: open partitions break off, which fails their queries. Idempotent."""
+        if not self._closing:
+            self._closing = True
+            self._wake()
+            self._thread.join()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):
+            self._wake_writer.send(b"\0")
+
+    # Everything below runs on the endpoint's own thread, except _serve.
+
+    def _run(self) -> None:
+        listeners = {listener.fileno(): listener for listener in self._listeners}
+        for fd in (*listeners, self._wake_reader.fileno()):
+            self._poll.register(fd, select.POLLIN)
+        try:
+            while not self._closing:
+                for fd, event in self._poll.poll(self._poll_timeout_ms()):
+                    if fd in listeners:
+                        self._accept(listeners[fd])
+                    elif fd == self._wake_reader.fileno():
+                        self._wake_reader.recv(4096)
+                    elif fd in self._connections:
+                        self._progress(self._connections[fd], event)
+                self._drop_late_handshakes()
+                while not self._finished.empty():
+                    self._drop(self._finished.get())
+        finally:
+            for connection in list(self._connections.values()):
+                self._drop(connection)
+            for sock in (*self._listeners, self._wake_reader, self._wake_writer):
+                sock.close()
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _poll_timeout_ms(self) -> int | None:
+        waiting = [c.deadline for c in self._connections.values() if c.server is None]
+        return max(0, int((min(waiting) - time.monotonic()) * 1000) + 1) if waiting else None
+
+    def _accept(self, listener: socket.socket) -> None:
+        try:
+            sock, _ = listener.accept()
+        except OSError:
+            return
+        sock.setblocking(False)
+        handshaking = [c for c in self._connections.values() if c.server is None]
+        if len(handshaking) >= MAX_HANDSHAKES:
+            self._drop(min(handshaking, key=lambda c: c.deadline))
+        nonce = MAGIC + PROTOCOL_VERSION.to_bytes(4, "little") + secrets.token_bytes(CHALLENGE_BYTES)
+        connection = _Connection(sock, nonce, time.monotonic() + HANDSHAKE_SECONDS)
+        try:
+            sock.send(nonce)
+        except OSError:
+            sock.close()
+            return
+        self._connections[sock.fileno()] = connection
+        self._poll.register(sock, select.POLLIN | _GONE)
+
+    def _progress(self, connection: _Connection, event: int) -> None:
+        if connection.server is not None:
+            # A reader sends nothing after the handshake: any event means that it is gone.
+            connection.server.stop()
+            self._poll.unregister(connection.sock)
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            return
+        try:
+            data = connection.sock.recv(CLAIM.size - len(connection.received))
+        except OSError:
+            data = b""
+        connection.received += data
+        if not data or event & select.POLLERR:
+            self._drop(connection)
+        elif len(connection.received) == CLAIM.size:
+            self._authenticate(connection)
+
+    def _authenticate(self, connection: _Connection) -> None:
+        magic, ticket, partition, proof = CLAIM.unpack(bytes(connection.received))
+        claim = bytes(connection.received[len(MAGIC) : len(MAGIC) + TICKET_BYTES + 4])
+        expected = hmac.digest(self._secret, connection.challenge + claim, "sha256")
+        if magic != MAGIC or not hmac.compare_digest(expected, proof):
+            self._drop(connection)
+            return
+        open_partition = self._tickets.get(ticket)
+        try:
+            server = open_partition(partition) if open_partition else _Refusal(_unknown_ticket())
+        except Exception as error:  # e.g. StreamConsumedError: the reader's query is told, others go on
+            server = _Refusal(Failure.of(error, partition=partition))
+        connection.server = server
+        connection.sock.setblocking(True)
+        self._poll.modify(connection.sock, _GONE)
+        threading.Thread(
+            target=self._serve, args=(connection, server), name=f"headrace-partition-{partition}", daemon=True
+        ).start()
+
+    def _serve(self, connection: _Connection, server: PartitionServer) -> None:
+        try:
+            with contextlib.suppress(OSError):  # the reader is gone, and knows why
+                server.serve(connection.sock)
+        finally:
+            self._finished.put(connection)
+            self._wake()
+
+    def _drop_late_handshakes(self) -> None:
+        now = time.monotonic()
+        for connection in [c for c in self._connections.values() if c.server is None and c.deadline <= now]:
+            self._drop(connection)
+
+    def _drop(self, connection: _Connection) -> None:
+        fd = connection.sock.fileno()
+        if fd < 0:
+            return
+        if connection.server is not None:
+            connection.server.stop()
+        self._connections.pop(fd, None)
+        with contextlib.suppress(KeyError):
+            self._poll.unregister(fd)
+        with contextlib.suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)
+        connection.sock.close()
+
+
+class _Refusal:
+    """Serves an error instead of a partition."""
+
+    def __init__(self, failure: Failure) -> None:
+        self._failure = failure
+
+    def serve(self, sock: socket.socket) -> None:
+        FrameWriter(sock, pa.schema([])).error(self._failure.to_json())
+
+    def stop(self) -> None: ...
+
+
+def _unknown_ticket() -> Failure:
+    return Failure.of(
+        TransportError("the scan behind this query is gone: its session context was closed or its plan released")
+    )
+
+
+def _unix_listener(path: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(1024)
+    listener.setblocking(False)
+    return listener
+
+
+def _tcp_listener(host: str) -> socket.socket:
+    family = socket.getaddrinfo(host, None)[0][0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.bind((host, 0))
+    listener.listen(1024)
+    listener.setblocking(False)
+    return listener

@@ -1,20 +1,127 @@
 """Headrace brings any data a Python program can produce to Spark SQL. Importing it does not import pyspark."""
 
-from __future__ import annotations
+import typing
 
-from typing import TYPE_CHECKING, Any
+from headrace.errors import (
+    DeregisteredError,
+    HeadraceError,
+    PlanError,
+    ProducerLostError,
+    ProviderError,
+    RegistrationError,
+    ScanEndedError,
+    SchemaMismatchError,
+    SinkClosedError,
+    StreamConsumedError,
+    StreamError,
+    TableExistsError,
+    TransportError,
+    UnsupportedTypeError,
+    WriteTimeout,
+)
+from headrace.expressions import (
+    And,
+    Call,
+    Cast,
+    Column,
+    Comparison,
+    Expr,
+    InList,
+    IsNull,
+    Literal,
+    Not,
+    Or,
+    StringMatch,
+)
+from headrace.plan import (
+    BatchSource,
+    ExecutionPlan,
+    HashPartitioning,
+    KeyPartitioning,
+    Partitioning,
+    Placement,
+    ScanRequest,
+    SortKey,
+    Statistics,
+    UnknownPartitioning,
+)
+from headrace.provider import FilterPushdown, TableProvider
+from headrace.pruning import Bound, ColumnStats, ContainerStats, Guarantee, PruningPredicate, guarantees
+from headrace.pushdown import pushdown_exact_where_possible
+from headrace.sink import TableSink
+from headrace.tables.mem import MemTable
+from headrace.tables.simple import SimpleTable
+from headrace.tables.sorted import SortedTable
+from headrace.tables.streams import StreamTable
 
-if TYPE_CHECKING:
-    from headrace.spark.session import SessionContext as SessionContext
+if typing.TYPE_CHECKING:
+    from headrace.spark.session import SessionContext
 
-from headrace.errors import *  # noqa: F403
-from headrace.expressions import *  # noqa: F403
-from headrace.plan import *  # noqa: F403
-from headrace.provider import *  # noqa: F403
+__all__ = [
+    "And",
+    "BatchSource",
+    "Bound",
+    "Call",
+    "Cast",
+    "Column",
+    "ColumnStats",
+    "Comparison",
+    "ContainerStats",
+    "DeregisteredError",
+    "ExecutionPlan",
+    "Expr",
+    "FilterPushdown",
+    "Guarantee",
+    "HashPartitioning",
+    "HeadraceError",
+    "InList",
+    "IsNull",
+    "KeyPartitioning",
+    "Literal",
+    "MemTable",
+    "Not",
+    "Or",
+    "Partitioning",
+    "Placement",
+    "PlanError",
+    "ProducerLostError",
+    "ProviderError",
+    "PruningPredicate",
+    "RegistrationError",
+    "ScanEndedError",
+    "ScanRequest",
+    "SchemaMismatchError",
+    "SessionContext",
+    "SimpleTable",
+    "SinkClosedError",
+    "SortKey",
+    "SortedTable",
+    "Statistics",
+    "StreamConsumedError",
+    "StreamError",
+    "StreamTable",
+    "StringMatch",
+    "TableExistsError",
+    "TableProvider",
+    "TableSink",
+    "TransportError",
+    "UnknownPartitioning",
+    "UnsupportedTypeError",
+    "WriteTimeout",
+    "guarantees",
+    "pushdown_exact_where_possible",
+]
 
-def __getattr__(name: str) -> Any:
-    if name == "SessionContext":
-        from headrace.spark.session import SessionContext
+_NEEDS_PYSPARK = {"SessionContext": "headrace.spark.session"}
 
-        return SessionContext
-    raise AttributeError(name)
+
+def __getattr__(name: str) -> typing.Any:
+    if name not in _NEEDS_PYSPARK:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_NEEDS_PYSPARK[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NEEDS_PYSPARK})

@@ -258,7 +258,7 @@ class Channel(Generic[T]):
     def offer(
         self, item: T, rows: int, size: int, partition: int | None = None, timeout_s: float | None = None
     ) -> None:
-        """Write; blocks while the lane is full, not at all with ``timeout_s=0``. An item of no rows only counts.
+        """Write; blocks while the lane is full (not with ``timeout_s=0``). An item of no rows only counts.
 
         Raises, with nothing written: WriteTimeout; SinkClosedError after the producer's own end;
         ScanEndedError when nobody will read it; what ``abandon`` was given; OSError when it had to be spilled
@@ -426,7 +426,7 @@ class Channel(Generic[T]):
                 self._batches_written += 1
                 self._batches_delivered += 1
                 return None
-            if not lane.blocked and len(lane.entries) < self.capacity and self._memory < self._max_bytes:
+            if len(lane.entries) < self.capacity and self._memory < self._max_bytes:
                 self._push(lane, item, rows, size)
                 return None
             offer = _Offer(item, rows, size, wake)

@@ -61,8 +61,8 @@ class Expr:
         """This predicate as quoted SQL for a WHERE clause of ``dialect``; None where its meaning differs.
 
         ``sqlite``, ``duckdb`` and ``postgres`` are translated; for sqlglot's other dialects the answer is
-        None, and a name it does not know raises ValueError. ``schema``, the table's Arrow schema, allows casts
-        and comparisons of two columns.
+        None, and a name it does not know raises ValueError. ``schema``, the table's Arrow schema, allows
+        casts and comparisons of two columns.
         """
         from headrace import translate_sql
 

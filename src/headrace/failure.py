@@ -140,8 +140,10 @@ def _clipped(text: str) -> str:
 def _user_traceback(exception: BaseException) -> str:
     """The traceback without Headrace's own leading frames: it starts where the user's code does."""
     tb: TracebackType | None = exception.__traceback__
-    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_PACKAGE) and tb.tb_next is not None:
+    while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         tb = tb.tb_next
+    if tb is None and exception.__cause__ is None and exception.__context__ is None:
+        return ""
     return "".join(traceback.format_exception(type(exception), exception, tb))
 
 

@@ -58,7 +58,7 @@ class Guarantee:
             )
         if self.values is not None:
             return value in self.values
-        if value in self.not_in:
+        if self.not_in and value in self.not_in:
             return False
         low, high = self.lower, self.upper
         if low and (value < low.value or (value == low.value and not low.inclusive)):

@@ -73,13 +73,15 @@ def _normal(expr: Expr, negated: bool) -> Expr:
 
 def _constant(expr: Expr, negated: bool) -> Expr:
     try:
-        answer = evaluate(expr, _ONE_ROW)[0].as_py()
+        answer = evaluate(expr, _one_row())[0].as_py()
     except (NotImplementedError, TypeError):
         return Not(expr) if negated else expr
     return NULL if answer is None else TRUE if answer is not negated else FALSE
 
 
-_ONE_ROW = pa.RecordBatch.from_arrays([pa.array([0])], names=["constant"])
+@functools.cache
+def _one_row() -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.nulls(1)], names=["nothing"])
 
 
 def _comparison(expr: Comparison, negated: bool) -> Expr:

@@ -6,7 +6,7 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ class ArrowStreamExportable(Protocol):
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 
-BatchSource = Iterable[pa.RecordBatch] | pa.RecordBatchReader | ArrowStreamExportable
+BatchSource: TypeAlias = Iterable[pa.RecordBatch] | pa.RecordBatchReader | ArrowStreamExportable
 """What ``ExecutionPlan.execute`` may return."""
 
 

@@ -20,9 +20,10 @@ def guarantees(filters: Iterable[Expr], *, schema: pa.Schema | None = None) -> d
     """Per column what must hold for any row that passes all ``filters``.
 
     Keys are column names; a nested field's key is its dotted path, ``"a.b"`` (a column that has that very
-    name hides it). A column of which nothing is certain is not in the result. If no row can pass, every column the filters mention has an empty
-    ``values``. With ``schema`` casts that only widen a column are seen through; without it a cast column
-    is only known to be not null, as the same cast may stand over a string.
+    name hides it). A column of which nothing is certain is not in the result. If no row can pass, every
+    column the filters mention has an empty ``values``. With ``schema`` casts that only widen a column are
+    seen through; without it a cast column is only known to be not null, as the same cast may stand over a
+    string.
 
     Understood: comparisons of a column with a literal in either direction, IN, IS NULL, STARTS_WITH, under
     AND, OR and NOT. Anything else adds nothing. A guarantee never excludes a row that passes.

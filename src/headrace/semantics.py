@@ -155,7 +155,7 @@ def canonical(value: Any, kind: Kind) -> Any:
     if kind is Kind.FLOAT and isinstance(value, numbers.Real) and not isinstance(value, bool):
         number = float(value)
         return math.nan if math.isnan(number) else number
-    if kind is Kind.INT and not isinstance(value, bool):
+    if kind is Kind.INT and isinstance(value, numbers.Integral) and not isinstance(value, bool):
         return operator.index(value)
     if kind is Kind.DECIMAL and isinstance(value, (decimal.Decimal, int)) and not isinstance(value, bool):
         return decimal.Decimal(value)

@@ -60,7 +60,7 @@ class TableSink:
         """Write, in order; blocks while ``capacity`` batches are waiting.
 
         Without ``timeout`` the batches of a Table or stream are written one by one, so a stream may be
-        endless; when a later batch of a stream is refused, those before it have been written. With ``timeout``
+        endless; when a later batch of a stream is refused, those before it were written. With ``timeout``
         seconds everything is written as one batch or, raising WriteTimeout, not at all.
         """
         if timeout is not None:
@@ -170,7 +170,7 @@ class _Intake:
             schema, batches = batch.schema, iter([batch])
         else:
             raise TypeError(
-                f"cannot write {type(data).__name__} to {self._table}: expected a pyarrow RecordBatch, a Table "
+                f"cannot write {type(data).__name__} to {self._table}: expected a RecordBatch, a Table "
                 "or an object with __arrow_c_array__ or __arrow_c_stream__"
             )
         same = schema.equals(self._schema, check_metadata=True)

@@ -94,7 +94,10 @@ class SqliteValues(SqlValues):
         length = exp.Anonymous(this="length", expressions=[needle])
         span = [exp.Literal.number(1), length] if op == "STARTS_WITH" else [exp.Neg(this=length)]
         part = exp.Anonymous(this="substr", expressions=[haystack, *span])
-        return exp.EQ(this=part, expression=needle.copy())
+        same = exp.EQ(this=part, expression=needle.copy())
+        size = exp.Anonymous(this="length", expressions=[haystack.copy()])
+        long_enough = exp.GTE(this=size, expression=length.copy())  # substr of an empty blob is null
+        return exp.And(this=long_enough, expression=same)
 
 
 def _sqlite_double(value: float) -> exp.Expression:

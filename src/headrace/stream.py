@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import SchemaMismatchError
-from headrace.plan import ExecutionPlan
+from headrace.plan import BatchSource, ExecutionPlan
 from headrace.types import converter, wire_schema
 
 
@@ -75,23 +75,25 @@ class PartitionStream:
     """Iterates over the wire batches of one partition and closes the user's iterator when done.
 
     Raises SchemaMismatchError where a batch breaks the plan's promise; user exceptions pass unchanged.
-    Single-threaded, except that ``stop.request()`` may come from anywhere.
+    Single-threaded, except that ``stop.request()`` may come from anywhere. ``source`` is what ``execute`` returned,
+    where that was called already.
     """
 
-    def __init__(self, task: ScanTask, partition: int, stop: StopFlag) -> None:
+    def __init__(self, task: ScanTask, partition: int, stop: StopFlag, source: BatchSource | None = None) -> None:
         self.schema = task.wire_schema()
-        self._task = task
-        self._partition = partition
+        self.task = task
+        self.partition = partition
+        self.source: Any = source
         self._stop = stop
-        self._source: Any = None
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._remaining = task.limit
         self._select = _selector(task.plan_schema, task.request_schema, self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._stop.user_code():
-            self._source = self._task.plan.execute(self._partition)
-            self._batches = _iterator(self._source, self._task.plan_name)
+            if self.source is None:
+                self.source = self.task.plan.execute(self.partition)
+            self._batches = batch_iterator(self.source, f"{self.task.plan_name}.execute")
         while self._remaining is None or self._remaining > 0:
             with self._stop.user_code():
                 batch = next(self._batches, None)
@@ -105,40 +107,41 @@ class PartitionStream:
 
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
-        closables = {id(it): it for it in (self._batches, self._source)}
-        self._batches = self._source = None
+        closables = {id(it): it for it in (self._batches, self.source)}
+        self._batches = self.source = None
         for closable in closables.values():
             close = getattr(closable, "close", None)
             if callable(close):
                 close()
 
     def _check(self, batch: Any) -> None:
-        name = f"{self._task.plan_name}.execute"
+        name = f"{self.task.plan_name}.execute"
         if not isinstance(batch, pa.RecordBatch):
             hint = "; use Table.to_batches()" if isinstance(batch, pa.Table) else ""
             raise SchemaMismatchError(
                 f"{name} yielded {type(batch).__name__}, expected pyarrow.RecordBatch{hint} "
-                f"(table {self._task.table!r}, partition {self._partition})"
+                f"(table {self.task.table!r}, partition {self.partition})"
             )
-        expected = self._task.plan_schema
+        expected = self.task.plan_schema
         if not batch.schema.equals(expected) and (
             batch.schema.names != expected.names or batch.schema.types != expected.types
         ):
             raise SchemaMismatchError(
                 f"{name} yielded a batch whose schema is not the plan's "
-                f"(table {self._task.table!r}, partition {self._partition})\n"
+                f"(table {self.task.table!r}, partition {self.partition})\n"
                 f"expected:\n{_indented(expected)}\nfound:\n{_indented(batch.schema)}"
             )
         for index, field in enumerate(expected):
             if not field.nullable and batch.column(index).null_count:
                 raise SchemaMismatchError(
                     f"{name} yielded nulls in column {field.name!r}, which the schema declares not null "
-                    f"(table {self._task.table!r}, partition {self._partition})\n"
+                    f"(table {self.task.table!r}, partition {self.partition})\n"
                     f"expected:\n{_indented(expected)}\nfound:\n{_indented(batch.schema)}"
                 )
 
 
-def _iterator(source: Any, plan_name: str) -> Iterator[pa.RecordBatch]:
+def batch_iterator(source: Any, where: str) -> Iterator[pa.RecordBatch]:
+    """Iterates over anything ``execute`` may return. Raises TypeError, naming ``where`` it came from, for other things."""
     if isinstance(source, pa.RecordBatch):
         return iter((source,))
     if isinstance(source, pa.RecordBatchReader):
@@ -149,7 +152,7 @@ def _iterator(source: Any, plan_name: str) -> Iterator[pa.RecordBatch]:
         return iter(source)
     except TypeError:
         raise TypeError(
-            f"{plan_name}.execute returned {type(source).__name__}, expected an iterable of pyarrow.RecordBatch, "
+            f"{where} returned {type(source).__name__}, expected an iterable of pyarrow.RecordBatch, "
             "a RecordBatchReader or an object with __arrow_c_stream__"
         ) from None
 

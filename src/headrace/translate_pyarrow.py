@@ -1,13 +1,13 @@
 """Translates a predicate into a pyarrow expression with Spark's meaning; pure, runs anywhere.
 
 The translation is equal to Spark's in all three truth values, row by row. It also stays right when pyarrow
-prunes Parquet row groups by statistics, which leave NaN out: no test that NaN passes is written without
-naming NaN. (A bare ``~(x < 5)`` drops a row group of 1.0, 2.0 and NaN.)
+prunes Parquet row groups by statistics, which leave NaN out. A bare ``~(x < 5)`` drops a row group of 1.0, 2.0
+and NaN, and ``is_nan(x)`` one of 1.0, 1.0 and NaN, where pyarrow puts 1.0 for x. So every test that NaN passes
+names NaN, in a form that pyarrow cannot settle beforehand: see ``_nan``.
 """
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -27,7 +27,6 @@ from headrace.expressions import (
     Not,
     Or,
     StringMatch,
-    legs,
 )
 from headrace.normal_form import normal_form
 from headrace.semantics import Kind, column_type, is_nan, kind_of, operand_type
@@ -64,9 +63,9 @@ class _Translator:
     def predicate(self, expr: Expr) -> pc.Expression:
         match expr:
             case And():
-                return _all(self.predicate(leg) for leg in legs(expr, And))
+                return self.predicate(expr.left) & self.predicate(expr.right)
             case Or():
-                return _any(self.predicate(leg) for leg in legs(expr, Or))
+                return self.predicate(expr.left) | self.predicate(expr.right)
             case Literal(value=bool() | None as value):
                 return pc.scalar(pa.scalar(value, pa.bool_()))
             case Column():
@@ -128,7 +127,7 @@ class _Translator:
             raise _Inexact
         if len(scalars) < _ENOUGH_FOR_A_SET or pa.types.is_floating(first.type):
             tests = (_test("!=" if negated else "=", x, scalar) for scalar in scalars)
-            return _all(tests) if negated else _any(tests)
+            return _combined(operator.and_ if negated else operator.or_, tests)
         found = x.isin(pa.array([scalar.as_py() for scalar in scalars], first.type))
         # isin is false for null; these make it null and change nothing else
         return ~found & (x == x) if negated else found | (x != x)
@@ -221,12 +220,13 @@ def _compares(type_: pa.DataType) -> bool:
     )
 
 
-def _all(tests: Iterable[pc.Expression]) -> pc.Expression:
-    return functools.reduce(operator.and_, tests)
-
-
-def _any(tests: Iterable[pc.Expression]) -> pc.Expression:
-    return functools.reduce(operator.or_, tests)
+def _combined(connect: Callable[[Any, Any], Any], tests: Iterable[pc.Expression]) -> pc.Expression:
+    """All ``tests`` connected, as a tree that stays shallow however many there are."""
+    level = list(tests)
+    while len(level) > 1:
+        pairs = [connect(*level[i : i + 2]) for i in range(0, len(level) - 1, 2)]
+        level = pairs + level[len(pairs) * 2 :]
+    return level[0]
 
 
 def _test(op: str, x: pc.Expression, value: pa.Scalar) -> pc.Expression:
@@ -237,23 +237,30 @@ def _plain_test(op: str, left: pc.Expression, right: Any) -> pc.Expression:
     return _COMPARE[op](left, right)
 
 
+def _nan(x: pc.Expression) -> pc.Expression:
+    """Whether x is NaN, null for null. Never true by the second leg, which pyarrow does not know: it is impure."""
+    impure = pc.Expression._call("random", [], pc.RandomOptions(initializer=0))  # in [0, 1)
+    return pc.is_nan(x) | (impure < -1.0)
+
+
 def _float_test(op: str, x: pc.Expression, value: pa.Scalar) -> pc.Expression:
-    nan = pc.is_nan(x)
     if is_nan(value.as_py()):
-        always, never = nan | ~nan, nan & ~nan  # null for null
-        return {"=": nan, ">=": nan, "!=": ~nan, "<": ~nan, "<=": always, ">": never}[op]
+        number = ~pc.is_nan(x)
+        always, never = _nan(x) | number, _nan(x) & number  # null for null
+        return {"=": _nan(x), ">=": _nan(x), "!=": number, "<": number, "<=": always, ">": never}[op]
     plain = _plain_test(op, x, value)
-    return plain | nan if op in ("!=", ">", ">=") else plain
+    return plain | _nan(x) if op in ("!=", ">", ">=") else plain
 
 
 def _float_columns_test(op: str, left: pc.Expression, right: pc.Expression) -> pc.Expression:
     if op in (">", ">="):
         return _float_columns_test({">": "<", ">=": "<="}[op], right, left)
-    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
     plain = _plain_test(op, left, right)
+    both = _nan(left) & _nan(right)
+    left_number, right_number = ~pc.is_nan(left), ~pc.is_nan(right)
     if op == "=":
-        return plain | (left_nan & right_nan)
+        return plain | both
     if op == "!=":
-        return (plain & ~(left_nan & right_nan)) | (left_nan & ~right_nan) | (~left_nan & right_nan)
-    less = plain | (right_nan & ~left_nan)
-    return less | (left_nan & right_nan) if op == "<=" else less
+        return (plain & (left_number | right_number)) | (_nan(left) & right_number) | (left_number & _nan(right))
+    less = plain | (left_number & _nan(right))
+    return less | both if op == "<=" else less

@@ -6,6 +6,8 @@ that for the dialects translated here. Names and values only enter as sqlglot no
 
 from __future__ import annotations
 
+import functools
+
 import pyarrow as pa
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
@@ -36,6 +38,7 @@ _OPERATORS: dict[str, type[exp.Expression]] = {
     ">=": exp.GTE,
     "<=>": exp.NullSafeEQ,
 }
+_LONGEST_CHAIN = 100  # SQLite refuses trees deeper than 1000
 
 
 def to_sql(expr: Expr, dialect: str, schema: pa.Schema | None = None) -> str | None:
@@ -58,9 +61,9 @@ class _Translator:
     def predicate(self, expr: Expr) -> exp.Expression:
         match expr:
             case And():
-                return exp.and_(*(self.predicate(leg) for leg in legs(expr, And)), copy=False)
+                return _chain(exp.And, [self.predicate(leg) for leg in legs(expr, And)])
             case Or():
-                return exp.or_(*(self.predicate(leg) for leg in legs(expr, Or)), copy=False)
+                return _chain(exp.Or, [self.predicate(leg) for leg in legs(expr, Or)])
             case Not(operand=IsNull(operand=operand)):
                 return exp.Is(this=self._column(operand), expression=exp.Not(this=exp.null()))
             case Not(operand=operand):
@@ -148,3 +151,11 @@ class _Translator:
         if isinstance(self._values, PostgresValues) and type_ is not None and pa.types.is_nested(type_):
             raise Inexact
         return column
+
+
+def _chain(connective: type[exp.And] | type[exp.Or], parts: list[exp.Expression]) -> exp.Expression:
+    if len(parts) > _LONGEST_CHAIN:
+        middle = len(parts) // 2
+        parts = [_chain(connective, parts[:middle]), _chain(connective, parts[middle:])]
+    wrapped = [exp.Paren(this=part) if isinstance(part, exp.Connector) else part for part in parts]
+    return functools.reduce(lambda left, right: connective(this=left, expression=right), wrapped)

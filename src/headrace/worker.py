@@ -2,11 +2,12 @@
 
 The JVM sends a request (protocol version, partition, length, pickled ScanTask) and later exactly one byte: DONE
 after it has read the END frame, or anything else (or a closed connection) to stop early. That one byte is
-what keeps a reused worker's input in step.
+what keeps a reused worker's input in step. Nothing is read ahead: what follows it belongs to the next task.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -15,11 +16,13 @@ import struct
 import sys
 import threading
 from types import FrameType
-from typing import BinaryIO
+from typing import cast
+
+import pyarrow as pa
 
 from headrace.errors import TransportError
 from headrace.failure import Failure
-from headrace.stream import StopFlag, StopRequested
+from headrace.stream import PartitionStream, StopFlag, StopRequested
 from headrace.transport.frames import PROTOCOL_VERSION, FrameWriter
 from headrace.transport.serve import serve_partition
 
@@ -28,25 +31,24 @@ DONE = b"\x01"
 _EXIT_WORKER = 1
 
 
-def main(infile: BinaryIO, outfile: BinaryIO) -> None:
+def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
     """Serve one task. Called by Spark's daemon, again and again in a reused worker.
 
     Raises SystemExit when the connection can serve no further task, which ends the worker process.
     """
-    header = infile.read(REQUEST.size)
+    source = cast(io.RawIOBase, infile.raw)  # a buffered read of the last byte would swallow the next task's request
+    header = _read_exactly(source, REQUEST.size)
     if len(header) < REQUEST.size:
         sys.exit(_EXIT_WORKER)  # the pool closed an idle worker's connection
     version, partition, length = REQUEST.unpack(header)
-    payload = infile.read(length)
+    payload = _read_exactly(source, length)
     with _connection(outfile) as sock:
         stop = StopFlag(_interrupt_main_thread)
-        watcher = _Watcher(infile, stop)
+        watcher = _Watcher(source, stop)
         signal.signal(signal.SIGUSR1, _raising_handler(stop))
         watcher.start()
         try:
-            if version != PROTOCOL_VERSION:
-                raise TransportError(f"the connector speaks protocol {version}, this worker {PROTOCOL_VERSION}")
-            _serve(sock, payload, partition, stop)
+            _serve(sock, version, payload, partition, stop)
         except OSError:
             sys.exit(_EXIT_WORKER)  # the reader is gone; nothing more can be said on this connection
         finally:
@@ -56,40 +58,53 @@ def main(infile: BinaryIO, outfile: BinaryIO) -> None:
             sys.exit(_EXIT_WORKER)
 
 
-def _serve(sock: socket.socket, payload: bytes, partition: int, stop: StopFlag) -> None:
+def _serve(sock: socket.socket, version: int, payload: bytes, partition: int, stop: StopFlag) -> None:
     try:
+        if version != PROTOCOL_VERSION:
+            raise TransportError(f"the connector speaks protocol {version}, this worker {PROTOCOL_VERSION}")
         search_path, pickled = pickle.loads(payload)
         sys.path.extend(entry for entry in search_path if entry not in sys.path)
-        task = pickle.loads(pickled)
-    except Exception as error:  # unpickling runs user code: a failing import, a __setstate__
-        import pyarrow as pa
-
-        writer = FrameWriter(sock, pa.schema([]))
-        writer.error(Failure.of(error, where="unpickling the plan in a worker", partition=partition).to_json())
-        return
-    serve_partition(sock, task, partition, stop)
+        with stop.user_code():
+            stream = PartitionStream(pickle.loads(pickled), partition, stop)
+    except StopRequested:
+        FrameWriter(sock, pa.schema([])).end()
+    except BaseException as error:  # unpickling runs user code: a failing import, a __setstate__, sys.exit()
+        failure = Failure.of(error, where="unpickling the plan in a worker", partition=partition)
+        FrameWriter(sock, pa.schema([])).error(failure.to_json())
+    else:
+        serve_partition(sock, stream)
 
 
 class _Watcher(threading.Thread):
     """Waits for the JVM's one byte, so that a stop reaches user code that is busy or asleep."""
 
-    def __init__(self, infile: BinaryIO, stop: StopFlag) -> None:
+    def __init__(self, source: io.RawIOBase, stop: StopFlag) -> None:
         super().__init__(name="headrace-watcher", daemon=True)
-        self._infile = infile
+        self._source = source
         self._stop_flag = stop
         self.in_step = False
 
     def run(self) -> None:
         try:
-            byte = self._infile.read(1)
+            byte = self._source.read(1)
         except OSError:
             byte = b""
-        self.in_step = byte != b""
+        self.in_step = bool(byte)
         if byte != DONE:
             self._stop_flag.request()
 
 
-def _connection(outfile: BinaryIO) -> socket.socket:
+def _read_exactly(source: io.RawIOBase, length: int) -> bytes:
+    """``length`` bytes, or fewer where the connection ends."""
+    data = bytearray(length)
+    view = memoryview(data)
+    position = 0
+    while position < length and (count := source.readinto(view[position:])):
+        position += count
+    return bytes(view[:position])
+
+
+def _connection(outfile: io.BufferedWriter) -> socket.socket:
     return socket.socket(fileno=os.dup(outfile.fileno()))
 
 

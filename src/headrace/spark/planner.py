@@ -21,7 +21,8 @@ from headrace.spark.registry import RegisteredTable, Registry
 from headrace.spark.scans import PlannedScan, ProviderRaised, answer_filters, plan_scan
 from headrace.stream import ScanTask
 from headrace.transport.driver_plan import DriverPartition
-from headrace.transport.endpoint import Endpoint
+from headrace.streaming import StreamingPlan, StreamingTable
+from headrace.transport.endpoint import Claim, Endpoint
 
 
 class Planner:
@@ -42,6 +43,7 @@ class Planner:
             "filters": self._filters,
             "scan": self._scan,
             "release": self._release,
+            "query_end": self._query_end,
         }
 
     def call(self, operation: str, payload: str) -> str:
@@ -87,6 +89,7 @@ class Planner:
         answer: dict[str, Any] = {
             "scan": scan.id,
             "description": scan.description(),
+            "streaming": isinstance(table.provider, StreamingTable),
             "partitions": scan.partitioning.n,
             "partitioning": _partitioning_json(scan),
             "ordering": [
@@ -98,7 +101,7 @@ class Planner:
         }
         ticket = None
         if scan.plan.placement is Placement.DRIVER:
-            ticket = self._endpoint.offer(lambda partition: DriverPartition(task, partition))
+            ticket = self._endpoint.offer(_opener(task))
             answer["endpoint"] = self._endpoint.address(ticket)
         else:
             payload = pickle.dumps((sys.path, pickled_task(task, by_value=self._by_value)))
@@ -121,6 +124,12 @@ class Planner:
             self._endpoint.withdraw(ticket)
         return {}
 
+    def _query_end(self, question: dict[str, Any]) -> dict[str, Any]:
+        for table in self._registry.tables():
+            if isinstance(table.provider, StreamingTable):
+                table.provider.query_ended(question["execution"])
+        return {}
+
     def _table(self, question: dict[str, Any]) -> RegisteredTable:
         table = self._registry.find_id(question["table"])
         if table is None:
@@ -129,6 +138,13 @@ class Planner:
 
     class Java:
         implements = ("org.headrace.spark.Planner",)
+
+
+def _opener(task: ScanTask) -> Callable[[Claim], DriverPartition]:
+    if isinstance(task.plan, StreamingPlan):
+        plan = task.plan
+        return lambda claim: DriverPartition(task, claim.partition, plan.claim(claim.partition, claim.execution))
+    return lambda claim: DriverPartition(task, claim.partition)
 
 
 def _partitioning_json(scan: PlannedScan) -> dict[str, Any] | None:

@@ -64,6 +64,10 @@ class Registry:
         with self._lock:
             return self._by_id.get(table_id)
 
+    def tables(self) -> list[RegisteredTable]:
+        with self._lock:
+            return list(self._by_name.values())
+
     def names(self) -> list[str]:
         with self._lock:
             return sorted(table.name for table in self._by_name.values())

@@ -14,13 +14,23 @@ from pyspark.errors import AnalysisException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.errors import HeadraceError, RegistrationError, TableExistsError
+from headrace.channel import Channel
+from headrace.errors import (
+    DeregisteredError,
+    HeadraceError,
+    ProducerLostError,
+    RegistrationError,
+    StreamError,
+    TableExistsError,
+)
 from headrace.provider import TableProvider
 from headrace.spark import launch
 from headrace.spark.explain import explain
 from headrace.spark.failures import headrace_errors
 from headrace.spark.planner import Planner
 from headrace.spark.registry import RegisteredTable, Registry
+from headrace.sink import ArrowSpill, TableSink
+from headrace.streaming import StreamingTable
 from headrace.transport.endpoint import Endpoint
 from headrace.types import spark_schema_json, wire_schema
 
@@ -49,6 +59,7 @@ class SessionContext:
         self._spark = launched.spark
         self._lock = threading.RLock()
         self._closed = False
+        self._listener: Any = None
         self._registry = Registry()
         context_id = uuid.uuid4().hex
         self._context_id = context_id
@@ -102,6 +113,11 @@ class SessionContext:
         self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire)), replace=replace)
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
+        old = self._add_with_view(table, replace=replace)
+        if old is not None:
+            _abandon(old, DeregisteredError(f"the streaming table {old.name!r} was replaced by another table"))
+
+    def _add_with_view(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
         with self._lock:
             old = self._registry.add(table, replace=replace)
             try:
@@ -119,16 +135,46 @@ class SessionContext:
                         f"the session has a temporary view {table.name!r} already; pass replace=True to replace it"
                     ) from None
                 raise RegistrationError(f"Spark refused the table {table.name!r}: {error}") from error
+            return old
+
+    def register_streaming_table(
+        self, name: str, schema: pa.Schema, capacity: int = 16, *, partitions: int = 1
+    ) -> TableSink:
+        """Make a push table: what is written to the sink returned is what one query, running meanwhile, reads.
+
+        ``capacity`` batches may wait before ``write`` blocks (per partition, if there are several). Raises as
+        ``register_table`` does, and ValueError for a capacity or a number of partitions below 1.
+        """
+        self._require_open()
+        _check_name(name)
+        if not isinstance(schema, pa.Schema):
+            raise RegistrationError(f"the schema of {name!r} must be a pyarrow.Schema, not {type(schema).__name__}")
+        wire = wire_schema(schema)
+        self._watch_queries()
+        channel: Channel[pa.RecordBatch] = Channel(name, capacity, partitions=partitions, spill=ArrowSpill())
+        provider = StreamingTable(name, schema, channel)
+        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire)), replace=False)
+        return TableSink(channel, schema)
+
+    def _watch_queries(self) -> None:
+        """What only streaming tables need: the single-scan rule, and word of each query's end."""
+        with self._lock:
+            if self._listener is None:
+                connector = self._jvm.org.headrace.spark
+                connector.SingleScanRule.install(self._spark._jsparkSession)
+                self._listener = connector.QueryEndListener(self._context_id)
+                self._spark.sparkContext._jsc.sc().addSparkListener(self._listener)
 
     def deregister_table(self, name: str) -> bool:
-        """Forget a table; True if it was there. Scans under way go on."""
+        """Forget a table; True if it was there. Scans under way go on, but a push table's sink and query end."""
         self._require_open()
         with self._lock:
             table = self._registry.remove(name)
             if table is None:
                 return False
             self._spark.catalog.dropTempView(table.name)
-            return True
+        _abandon(table, DeregisteredError(f"the streaming table {table.name!r} was deregistered"))
+        return True
 
     def table_exists(self, name: str) -> bool:
         """Whether this context registered ``name``."""
@@ -178,8 +224,12 @@ class SessionContext:
                 self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}")
                 self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}.context")
                 self._jvm.org.headrace.spark.Planners.unregister(self._context_id)
+                if self._listener is not None:
+                    self._spark.sparkContext._jsc.sc().removeSparkListener(self._listener)
             for name in self._registry.names():
-                self._registry.remove(name)
+                table = self._registry.remove(name)
+                if table is not None:
+                    _abandon(table, ProducerLostError(f"the session context of {name!r} was closed"))
             self._planner.close()
             self._endpoint.close()
             if running and self._launched.owned:
@@ -200,6 +250,11 @@ class SessionContext:
     def _require_open(self) -> None:
         if self._closed:
             raise HeadraceError("this SessionContext is closed")
+
+
+def _abandon(table: RegisteredTable, error: StreamError) -> None:
+    if isinstance(table.provider, StreamingTable):
+        table.provider.channel.abandon(error)
 
 
 def _check_name(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Merging of small batches while the reader is behind, without ever holding one back; driver and executor Python."""
+"""Merging of small batches while the reader is behind, never holding one back; driver and executor Python."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class CoalescingWriter:
                     return
             try:
                 self._send_queued([])
-            except OSError as error:
+            except Exception as error:  # whatever it is, the caller must not wait for this thread any more
                 with self._changed:
                     self._error = error
                     self._changed.notify_all()

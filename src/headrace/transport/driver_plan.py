@@ -6,31 +6,40 @@ import ctypes
 import socket
 import threading
 
-from headrace.stream import ScanTask, StopFlag, StopRequested
+from headrace.plan import BatchSource
+from headrace.stream import PartitionStream, ScanTask, StopFlag, StopRequested
 from headrace.transport.serve import serve_partition
 
 
 class DriverPartition:
     """A PartitionServer for one partition of a live plan.
 
-    ``stop`` raises StopRequested in the thread that runs the user's code, as Ctrl-C raises KeyboardInterrupt in the
-    main thread: at the next bytecode. Code that sleeps inside one C call is stopped when that call returns.
+    ``stop`` calls ``interrupt(reason)`` of what ``execute`` returned if it has that method (it must be
+    thread-safe and make a waiting ``next`` return or raise). Otherwise it raises StopRequested in the thread that
+    runs the user's code, as Ctrl-C raises KeyboardInterrupt in the main thread: at the next bytecode. Code that
+    sleeps inside one C call is stopped when that call returns.
     """
 
-    def __init__(self, task: ScanTask, partition: int) -> None:
-        self._task = task
-        self._partition = partition
+    receives = False
+
+    def __init__(self, task: ScanTask, partition: int, source: BatchSource | None = None) -> None:
         self._thread_id = 0
         self._stop = StopFlag(self._interrupt)
+        self._stream = PartitionStream(task, partition, self._stop, source)
 
     def serve(self, sock: socket.socket) -> None:
         self._thread_id = threading.get_ident()
-        serve_partition(sock, self._task, self._partition, self._stop)
+        serve_partition(sock, self._stream)
 
-    def stop(self) -> None:
+    def stop(self, reason: str) -> None:
+        interrupt = getattr(self._stream.source, "interrupt", None)
+        if callable(interrupt):
+            interrupt(reason)
         self._stop.request()
 
     def _interrupt(self) -> None:
+        if callable(getattr(self._stream.source, "interrupt", None)):
+            return
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(self._thread_id), ctypes.py_object(StopRequested)
         )

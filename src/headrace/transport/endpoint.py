@@ -34,23 +34,35 @@ MAGIC = b"HDRC"
 TICKET_BYTES = 32
 PROOF_BYTES = 32
 CHALLENGE_BYTES = 32
-CLAIM = struct.Struct(f"<4s{TICKET_BYTES}sI{PROOF_BYTES}s")
+MAX_REASON_BYTES = 1024
+_CLAIM = struct.Struct(f"<4s{TICKET_BYTES}sIIq{PROOF_BYTES}s")
 HANDSHAKE_SECONDS = 5.0
 MAX_HANDSHAKES = 256
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
+@dataclass(frozen=True)
+class Claim:
+    """Who opens a partition: the attempt of Spark's task, and Spark's SQL execution (-1 outside of one)."""
+
+    partition: int
+    attempt: int
+    execution: int
+
+
 class PartitionServer(Protocol):
-    """One partition being served."""
+    """One open partition. ``receives`` is true where the executor sends and this side reads."""
+
+    receives: bool
 
     def serve(self, sock: socket.socket) -> None:
-        """Write frames up to END or ERROR, on a thread of its own. May raise OSError when the reader is gone."""
+        """Move frames up to END or ERROR, on a thread of its own. May raise OSError when the peer is gone."""
 
-    def stop(self) -> None:
-        """The reader is gone or the endpoint closes; called on the endpoint's thread, must not block."""
+    def stop(self, reason: str) -> None:
+        """The peer is gone or the endpoint closes; called on the endpoint's thread, must not block. Idempotent."""
 
 
-OpenPartition = Callable[[int], PartitionServer]
+OpenPartition = Callable[[Claim], PartitionServer]
 
 
 @dataclass
@@ -168,37 +180,41 @@ class Endpoint:
 
     def _progress(self, connection: _Connection, event: int) -> None:
         if connection.server is not None:
-            # A reader sends nothing after the handshake: any event means that it is gone.
-            connection.server.stop()
+            # A reader sends nothing after the handshake but, perhaps, why it goes: any event means that it is gone.
+            connection.server.stop(_parting_words(connection.sock))
             self._poll.unregister(connection.sock)
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
             return
         try:
-            data = connection.sock.recv(CLAIM.size - len(connection.received))
+            data = connection.sock.recv(_CLAIM.size - len(connection.received))
         except OSError:
             data = b""
         connection.received += data
         if not data or event & select.POLLERR:
             self._drop(connection)
-        elif len(connection.received) == CLAIM.size:
+        elif len(connection.received) == _CLAIM.size:
             self._authenticate(connection)
 
     def _authenticate(self, connection: _Connection) -> None:
-        magic, ticket, partition, proof = CLAIM.unpack(bytes(connection.received))
-        claim = bytes(connection.received[len(MAGIC) : len(MAGIC) + TICKET_BYTES + 4])
-        expected = hmac.digest(self._secret, connection.challenge + claim, "sha256")
+        received = bytes(connection.received)
+        magic, ticket, partition, attempt, execution, proof = _CLAIM.unpack(received)
+        expected = hmac.digest(self._secret, connection.challenge + received[: -len(proof)], "sha256")
         if magic != MAGIC or not hmac.compare_digest(expected, proof):
             self._drop(connection)
             return
         open_partition = self._tickets.get(ticket)
         try:
-            server = open_partition(partition) if open_partition else _Refusal(_unknown_ticket())
+            claim = Claim(partition, attempt, execution)
+            server = open_partition(claim) if open_partition else _Refusal(_unknown_ticket())
         except Exception as error:  # e.g. StreamConsumedError: the reader's query is told, others go on
             server = _Refusal(Failure.of(error, partition=partition))
         connection.server = server
         connection.sock.setblocking(True)
-        self._poll.modify(connection.sock, _GONE)
+        if server.receives:
+            self._poll.unregister(connection.sock)
+        else:
+            self._poll.modify(connection.sock, _GONE)
         threading.Thread(
             target=self._serve, args=(connection, server), name=f"headrace-partition-{partition}", daemon=True
         ).start()
@@ -221,7 +237,7 @@ class Endpoint:
         if fd < 0:
             return
         if connection.server is not None:
-            connection.server.stop()
+            connection.server.stop("the session context was closed")
         self._connections.pop(fd, None)
         with contextlib.suppress(KeyError):
             self._poll.unregister(fd)
@@ -233,13 +249,24 @@ class Endpoint:
 class _Refusal:
     """Serves an error instead of a partition."""
 
+    receives = False
+
     def __init__(self, failure: Failure) -> None:
         self._failure = failure
 
     def serve(self, sock: socket.socket) -> None:
         FrameWriter(sock, pa.schema([])).error(self._failure.to_json())
 
-    def stop(self) -> None: ...
+    def stop(self, reason: str) -> None: ...
+
+
+def _parting_words(sock: socket.socket) -> str:
+    """Why a reader says it goes; a killed one says nothing."""
+    try:
+        words = sock.recv(MAX_REASON_BYTES, socket.MSG_DONTWAIT)
+    except OSError:
+        words = b""
+    return words.decode(errors="replace") or "its reader went away (the query, its task or its executor was killed)"
 
 
 def _unknown_ticket() -> Failure:

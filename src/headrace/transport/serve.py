@@ -4,70 +4,101 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Iterator
 
+import pyarrow as pa
+
+from headrace.errors import ScanEndedError
 from headrace.failure import Failure
-from headrace.stream import PartitionStream, ScanTask, StopFlag, StopRequested
+from headrace.stream import PartitionStream, StopRequested
 from headrace.transport.coalesce import CoalescingWriter
 from headrace.transport.frames import SEND_BUFFER_BYTES, FrameWriter
 
 
-def serve_partition(sock: socket.socket, task: ScanTask, partition: int, stop: StopFlag) -> None:
-    """Run ``task``'s partition and write it to ``sock`` up to its END or ERROR frame.
+def serve_partition(sock: socket.socket, stream: PartitionStream) -> None:
+    """Run ``stream`` and write it to ``sock`` up to its END or ERROR frame.
 
-    Returns normally too when the user's code raised (the error went out as a frame) and when ``stop`` was
-    requested; the user's generator or reader is closed in every case. Raises OSError when the reader is gone.
+    Returns normally too when the user's code raised and when a stop was requested. Both go out as an ERROR frame:
+    a stopped stream must not look whole to a reader that did not ask for the stop. The user's generator or reader
+    is closed in every case. Raises OSError when the reader is gone.
     """
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    writer: FrameWriter | None = None
-    failure: Failure | None = None
+    writer = FrameWriter(sock, stream.schema)
     try:
-        stream = PartitionStream(task, partition, stop)
-        writer = FrameWriter(sock, stream.schema)
         writer.schema()
-        failure = _pump(stream, CoalescingWriter(writer), task, partition)
-    except StopRequested:
-        pass
-    if writer is None:
-        return
+    except OSError:
+        _close(stream)  # a source that was opened already (a claimed channel) must learn of it
+        raise
+    failure = _pump(stream, CoalescingWriter(writer))
     if failure is None:
         writer.end()
     else:
         writer.error(failure.to_json())
 
 
-def _pump(stream: PartitionStream, out: CoalescingWriter, task: ScanTask, partition: int) -> Failure | None:
-    """Move every batch; returns what the user's code raised, if it did, after all earlier batches were sent."""
+def _pump(stream: PartitionStream, out: CoalescingWriter) -> Failure | None:
+    """Move every batch; returns what the user's code raised, if it did, after all earlier batches were sent.
+
+    User code may raise anything, SystemExit and KeyboardInterrupt too; in a worker those would end the process
+    without a word, so they travel as data like all others.
+    """
     failure: Failure | None = None
     stopped = False
     try:
-        batches = iter(stream)
-        while True:
-            try:
-                batch = next(batches, None)
-            except Exception as error:  # user code may raise anything; it travels as data
-                failure = _failure(error, task, partition, "execute")
-                break
-            if batch is None:
-                break
+        for batch in _batches(stream):
             out.send(batch)
         out.finish()
     except StopRequested:
         stopped = True
+    except _UserError as raised:
+        failure = _failure(raised.error, stream, "execute")
+        out.finish()
+    except OSError:
+        raise
+    except Exception as error:  # Arrow could not write the batch: a bug of ours or its own, but never silent
+        failure = _failure(error, stream, "execute (while sending)")
     finally:
         out.abort()
-        closing = _close(stream, task, partition)
+        closing = _close(stream)
     # Nobody waits for the rows of a stopped stream, so its finally block's error has no query to fail.
-    return failure or (None if stopped else closing)
+    return failure or (_stopped(stream) if stopped else closing)
 
 
-def _close(stream: PartitionStream, task: ScanTask, partition: int) -> Failure | None:
+class _UserError(Exception):
+    """What the user's code raised, told apart from what sending raised: an OSError may be either."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
+
+
+def _batches(stream: PartitionStream) -> Iterator[pa.RecordBatch]:
+    batches = iter(stream)
+    while True:
+        try:
+            batch = next(batches, None)
+        except StopRequested:
+            raise
+        except BaseException as error:
+            raise _UserError(error) from None
+        if batch is None:
+            return
+        yield batch
+
+
+def _close(stream: PartitionStream) -> Failure | None:
     try:
         stream.close()
-    except Exception as error:  # the user's finally block or close() may raise anything
-        return _failure(error, task, partition, "execute (while closing)")
+    except BaseException as error:  # the user's finally block or close() may raise anything
+        return _failure(error, stream, "execute (while closing)")
     return None
 
 
-def _failure(error: Exception, task: ScanTask, partition: int, method: str) -> Failure:
-    return Failure.of(error, where=f"{task.plan_name}.{method}", table=task.table, partition=partition)
+def _stopped(stream: PartitionStream) -> Failure:
+    return _failure(ScanEndedError("the stream was stopped before its end"), stream, "execute")
+
+
+def _failure(error: BaseException, stream: PartitionStream, method: str) -> Failure:
+    where = getattr(stream.task.plan, "failure_place", None) or f"{stream.task.plan_name}.{method}"
+    return Failure.of(error, where=where, table=stream.task.table, partition=stream.partition)

@@ -16,6 +16,7 @@ import java.nio.file.Path;
 import java.security.GeneralSecurityException;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
+import org.apache.spark.TaskContext;
 
 /**
  * A partition served by the endpoint in the driver's Python process; executor JVM.
@@ -26,6 +27,8 @@ import javax.crypto.spec.SecretKeySpec;
 final class EndpointConnection implements PartitionConnection {
   private static final byte[] MAGIC = "HDRC".getBytes(StandardCharsets.US_ASCII);
   private static final int CHALLENGE_BYTES = 32;
+  private static final int PROOF_BYTES = 32;
+  private static final int MAX_REASON_CHARS = 300;
   private static final int TIMEOUT_MILLIS = 10_000;
 
   private final SocketChannel channel;
@@ -96,19 +99,18 @@ final class EndpointConnection implements PartitionConnection {
   }
 
   private static ByteBuffer answer(byte[] challenge, byte[] secret, byte[] ticket, int partition) {
-    ByteBuffer claim = ByteBuffer.allocate(ticket.length + 4).order(ByteOrder.LITTLE_ENDIAN);
-    claim.put(ticket).putInt(partition).flip();
+    ByteBuffer claim =
+        ByteBuffer.allocate(MAGIC.length + ticket.length + 16 + PROOF_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+    TaskContext task = TaskContext.get();
+    String execution = task == null ? null : task.getLocalProperty("spark.sql.execution.id");
+    claim.put(MAGIC).put(ticket).putInt(partition);
+    claim.putInt(task == null ? 0 : task.attemptNumber()).putLong(execution == null ? -1 : Long.parseLong(execution));
     try {
       Mac mac = Mac.getInstance("HmacSHA256");
       mac.init(new SecretKeySpec(secret, "HmacSHA256"));
       mac.update(challenge);
-      mac.update(claim.array());
-      byte[] proof = mac.doFinal();
-      return ByteBuffer.allocate(MAGIC.length + claim.capacity() + proof.length)
-          .put(MAGIC)
-          .put(claim.array())
-          .put(proof)
-          .flip();
+      mac.update(claim.array(), 0, claim.position());
+      return claim.put(mac.doFinal()).flip();
     } catch (GeneralSecurityException e) {
       throw new IllegalStateException(e);
     }
@@ -125,8 +127,15 @@ final class EndpointConnection implements PartitionConnection {
   }
 
   @Override
-  public void abandon() {
-    close();
+  public void abandon(String reason) {
+    String text = reason.length() > MAX_REASON_CHARS ? reason.substring(0, MAX_REASON_CHARS) + "..." : reason;
+    try {
+      channel.write(ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8)));
+    } catch (IOException e) {
+      // The other side is gone already: it needs no reason.
+    } finally {
+      close();
+    }
   }
 
   @Override

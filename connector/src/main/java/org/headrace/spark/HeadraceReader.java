@@ -18,6 +18,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.TaskFailureListener;
 import org.apache.spark.util.TaskInterruptListener;
 import org.headrace.spark.vectors.ArrowColumns;
 
@@ -43,6 +44,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private long batches;
   private boolean ended;
   private boolean closed;
+  private volatile String taskError;
 
   HeadraceReader(PartitionOrigin origin, int partition, StructType schema) {
     this.table = origin.table();
@@ -61,6 +63,8 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     if (task != null) {
       TaskInterruptListener giveUp = (context, reason) -> frames.cancel();
       task.addTaskInterruptListener(giveUp);
+      TaskFailureListener remember = (context, error) -> taskError = String.valueOf(error);
+      task.addTaskFailureListener(remember);
     }
   }
 
@@ -111,7 +115,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     try {
       if (!ended) {
         ended = true;
-        connection.abandon();
+        connection.abandon(whyStopped());
       }
     } finally {
       if (root != null) {
@@ -119,6 +123,16 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       }
       allocator.close();
     }
+  }
+
+  private String whyStopped() {
+    TaskContext task = TaskContext.get();
+    if (task != null && task.isInterrupted()) {
+      return "the query was cancelled";
+    }
+    return taskError == null
+        ? "the query needs no more rows (its limit was reached)"
+        : "the query failed: " + taskError;
   }
 
   private void readSchema() throws IOException {

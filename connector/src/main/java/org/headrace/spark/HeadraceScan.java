@@ -26,12 +26,14 @@ import org.apache.spark.sql.types.StructType;
 /** One planned scan: what Python answered, in Spark's interfaces; driver JVM. */
 public final class HeadraceScan
     implements Scan, Batch, SupportsReportPartitioning, SupportsReportOrdering, SupportsReportStatistics {
+  private final String table;
   private final StructType readSchema;
   private final StructType tableSchema;
   private final JsonNode plan;
   private final HeadraceReaderFactory readerFactory;
 
   HeadraceScan(String context, String table, StructType tableSchema, StructType readSchema, JsonNode plan) {
+    this.table = table;
     this.tableSchema = tableSchema;
     this.readSchema = readSchema;
     this.plan = plan;
@@ -42,6 +44,19 @@ public final class HeadraceScan
   /** Identifies the scan to Python; read by explain. */
   public String scanId() {
     return plan.get("scan").asText();
+  }
+
+  /** Whether the table can be scanned once only. */
+  boolean isStreaming() {
+    return plan.path("streaming").asBoolean();
+  }
+
+  String tableName() {
+    return table;
+  }
+
+  int partitionCount() {
+    return plan.get("partitions").asInt();
   }
 
   @Override
@@ -66,7 +81,7 @@ public final class HeadraceScan
 
   @Override
   public InputPartition[] planInputPartitions() {
-    int count = plan.get("partitions").asInt();
+    int count = partitionCount();
     JsonNode partitioning = plan.path("partitioning");
     InputPartition[] partitions = new InputPartition[count];
     for (int i = 0; i < count; i++) {
@@ -85,7 +100,7 @@ public final class HeadraceScan
 
   @Override
   public Partitioning outputPartitioning() {
-    int count = plan.get("partitions").asInt();
+    int count = partitionCount();
     JsonNode partitioning = plan.path("partitioning");
     if (!partitioning.isObject()) {
       return new UnknownPartitioning(count);

@@ -9,8 +9,8 @@ interface PartitionConnection {
   /** The stream was read up to its END or ERROR frame. */
   void finish() throws IOException;
 
-  /** The stream is no longer wanted, or broke: the producer is told to stop. Never blocks on the producer. */
-  void abandon();
+  /** The stream is no longer wanted, or broke: the producer is told to stop, and why. Never blocks on it. */
+  void abandon(String reason);
 
   /** What to tell the user when the other side vanished in the middle of the stream. */
   String lostMessage(String table, int partition);

@@ -81,7 +81,7 @@ final class WorkerConnection implements PartitionConnection {
   }
 
   @Override
-  public void abandon() {
+  public void abandon(String reason) {
     if (gone) {
       return;
     }
@@ -106,7 +106,7 @@ final class WorkerConnection implements PartitionConnection {
   @Override
   public String lostMessage(String table, int partition) {
     gone = true;
-    String pid = process.isDefined() ? process.get().toString().replaceAll("\\D+", "") : "";
+    String pid = process.isDefined() ? process.get().toString().replaceFirst("\\D*(\\d+).*", "$1") : "";
     destroy();
     return String.format(
         "TransportError: the Python worker%s died while it produced partition %d of table '%s'. It was killed or it"

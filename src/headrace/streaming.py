@@ -1,0 +1,132 @@
+"""The push table: a provider whose partitions read from a channel, once; driver Python."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from headrace.channel import END, Channel, Reader
+from headrace.errors import StreamConsumedError
+from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest, UnknownPartitioning
+from headrace.provider import TableProvider
+
+# What is taken at once and sent as one batch: the size that suits Spark best, whatever size was written.
+_TAKEN_ROWS = 64 * 1024
+_TAKEN_BYTES = 8 << 20
+
+
+class StreamingTable(TableProvider):
+    """A table that is fed through a TableSink and can be scanned once.
+
+    Filters stay with Spark; columns and limit are honoured before bytes leave this process.
+    """
+
+    def __init__(self, name: str, schema: pa.Schema, channel: Channel[pa.RecordBatch]) -> None:
+        self.name = name
+        self.channel = channel
+        self._schema = schema
+        self._scans = _Scans(name)
+
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        return StreamingPlan(self)
+
+    def claim(self, partition: int, execution: int) -> ChannelStream:
+        """Open a partition for the one scan. Any thread. Raises StreamConsumedError."""
+        self._scans.check(partition, execution)
+        stream = ChannelStream(self.channel.claim(partition))
+        self._scans.opened(partition, execution, stream)
+        return stream
+
+    def query_ended(self, execution: int) -> None:
+        """Spark finished a query: if it was the one that scans this table, nobody will read any more."""
+        if self._scans.is_reading(execution):
+            self.channel.end_scan("the query ended before it had read everything")
+
+
+class StreamingPlan(ExecutionPlan):
+    """Reads the channel's partitions in the process that holds the sink."""
+
+    placement = Placement.DRIVER
+    failure_place = "the producer"
+
+    def __init__(self, table: StreamingTable) -> None:
+        self.schema = table.schema()
+        self.partitioning = UnknownPartitioning(table.channel.partitions)
+        self.table = table
+
+    def claim(self, partition: int, execution: int) -> ChannelStream:
+        return self.table.claim(partition, execution)
+
+    def execute(self, partition: int) -> BatchSource:
+        return self.table.claim(partition, -1)
+
+    def describe(self) -> str:
+        return f"streaming, capacity {self.table.channel.capacity}, one scan"
+
+
+class ChannelStream:
+    """One partition's batches: whatever is queued goes out at once, merged, as soon as the reader asks."""
+
+    def __init__(self, reader: Reader[pa.RecordBatch]) -> None:
+        self._reader = reader
+        self.reason: str | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES)
+        if taken is END:
+            raise StopIteration
+        assert isinstance(taken, list)
+        return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+
+    def interrupt(self, reason: str) -> None:
+        """The query reads no more: writers learn it now. Any thread, idempotent."""
+        self.reason = self.reason or reason
+        self._reader.end(reason)
+
+    def close(self) -> None:
+        """The reading side is done; before the end of the stream that is an early end."""
+        self.interrupt("the query needs no more rows (its limit was reached)")
+
+
+class _Scans:
+    """Remembers who reads, to tell a second query from a task that Spark ran again."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._lock = threading.Lock()
+        self._execution: int | None = None
+        self._opened: dict[int, ChannelStream] = {}
+
+    def check(self, partition: int, execution: int) -> None:
+        with self._lock:
+            if self._execution is None:
+                self._execution = execution
+            elif self._execution != execution:
+                raise StreamConsumedError(
+                    f"the streaming table {self._table!r} can be scanned once, and another query has taken that scan; "
+                    "use a TableProvider to scan again"
+                )
+            earlier = self._opened.get(partition)
+            if earlier is not None:
+                ended = f" That one ended because {earlier.reason}." if earlier.reason else ""
+                raise StreamConsumedError(
+                    f"partition {partition} of the streaming table {self._table!r} can be scanned once, and an earlier "
+                    f"task of the same query has read from it: a retried or speculative task cannot start again, and "
+                    f"a query cannot scan the table twice.{ended} Use a TableProvider to scan again"
+                )
+
+    def opened(self, partition: int, execution: int, stream: ChannelStream) -> None:
+        with self._lock:
+            self._opened[partition] = stream
+
+    def is_reading(self, execution: int) -> bool:
+        with self._lock:
+            return self._execution == execution and bool(self._opened)

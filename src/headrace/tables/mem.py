@@ -1,0 +1,178 @@
+"""MemTable: Arrow data that is in memory already; runs in the driver, where the data is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import SchemaMismatchError
+from headrace.expressions import Expr
+from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
+from headrace.provider import FilterPushdown, TableProvider
+from headrace.pushdown import pushdown_exact_where_possible
+
+_BATCH_ROWS = 64 * 1024
+_SMALL_ROWS = 8 * 1024
+_SMALL_BYTES = 256 * 1024
+
+
+class MemTable(TableProvider):
+    """A table over Arrow data in memory.
+
+    ``data``: a pyarrow Table or RecordBatch, an iterable of RecordBatches, a RecordBatchReader (read to its end
+    here), or anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``: a polars or pandas frame, a duckdb
+    result. It is not copied, except that small batches that stand next to each other are put together once.
+    ``partitions``: how many tasks a scan may use; each gets an equal share of the rows, in order.
+
+    Placement is DRIVER: nothing is pickled, only the needed columns and rows cross to Spark. Columns, filters that
+    pyarrow decides as Spark does, and limits are used; row and byte counts are exact.
+
+    Raises TypeError for data that is no Arrow table, ValueError for fewer than one partition or for no batches at
+    all (which have no schema), SchemaMismatchError for batches that differ in schema.
+    """
+
+    def __init__(self, data: Any, partitions: int = 1) -> None:
+        if not isinstance(partitions, int) or isinstance(partitions, bool):
+            raise TypeError(f"MemTable's partitions must be an int, not {type(partitions).__name__}")
+        if partitions < 1:
+            raise ValueError(f"MemTable needs at least one partition, not {partitions}")
+        self._table = _without_small_batches(_as_table(data))
+        self._partitions = partitions
+
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
+        return pushdown_exact_where_possible(filters, schema=self._table.schema)
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        table, partitions = self._table, self._partitions
+        if request.limit is not None and not request.filters and request.limit < table.num_rows:
+            table = table.slice(0, request.limit)
+            partitions = min(partitions, -(-max(1, request.limit) // _BATCH_ROWS))
+        return MemPlan(table, partitions, request)
+
+    def statistics(self) -> Statistics:
+        return Statistics(self._table.num_rows, self._table.nbytes)
+
+
+class MemPlan(ExecutionPlan):
+    """A scan of rows that are in memory; never pickled."""
+
+    placement = Placement.DRIVER
+
+    def __init__(self, table: pa.Table, partitions: int, request: ScanRequest) -> None:
+        self._table = table
+        self._columns = list(request.projection)
+        self._filters = request.filters
+        self.schema = pa.schema([table.schema.field(name) for name in self._columns])  # nested fields unpruned
+        self.partitioning = UnknownPartitioning(partitions)
+
+    def execute(self, partition: int) -> BatchSource:
+        rows, n = self._table.num_rows, self.partitioning.n
+        start, stop = rows * partition // n, rows * (partition + 1) // n
+        share = self._table.slice(start, stop - start)
+        if self._filters:
+            return self._matching(share)
+        return share.select(self._columns).to_reader(max_chunksize=_BATCH_ROWS)
+
+    def describe(self) -> str:
+        return f"{self._table.num_rows:,} rows in memory"
+
+    def statistics(self) -> Statistics:
+        """Exact without filters, an upper bound with them."""
+        return Statistics(self._table.num_rows, self._table.select(self._columns).nbytes)
+
+    def _matching(self, share: pa.Table) -> Iterator[pa.RecordBatch]:
+        import pyarrow.dataset as ds  # takes a while to import, and only filters need it
+
+        condition = ds.scalar(True)
+        for expr in self._filters:
+            condition &= expr.to_pyarrow(schema=self._table.schema)
+        # Without threads the batches come in the table's order, one at a time.
+        scanner = ds.dataset(share).scanner(
+            columns=self._columns, filter=condition, batch_size=_BATCH_ROWS, use_threads=False
+        )
+        with scanner.to_reader() as reader:
+            yield from (batch for batch in reader if batch.num_rows)
+
+
+def _as_table(data: Any) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, (dict, str, bytes)) or (isinstance(data, type) and hasattr(data, "__arrow_c_stream__")):
+        raise _no_arrow(data)
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        try:
+            return pa.table(data)
+        except pa.ArrowInvalid as error:  # a Series, an Array, a ChunkedArray: Arrow, but of one column
+            raise TypeError(f"{type(data).__name__} is a single column, not a table: {error}") from error
+    if isinstance(data, Iterable):
+        return _table_of_batches(data)
+    raise _no_arrow(data)
+
+
+def _table_of_batches(data: Iterable[Any]) -> pa.Table:
+    batches = list(data)
+    if not batches:
+        raise ValueError(
+            "MemTable got no batches, so it has no schema; for an empty table pass schema.empty_table()"
+        )
+    schema = batches[0].schema if isinstance(batches[0], pa.RecordBatch) else None
+    for index, batch in enumerate(batches):
+        if not isinstance(batch, pa.RecordBatch):
+            hint = "; join tables with pyarrow.concat_tables" if isinstance(batch, pa.Table) else ""
+            raise TypeError(
+                f"MemTable takes RecordBatches, but item {index} of the {type(data).__name__} is a "
+                f"{type(batch).__name__}{hint}"
+            )
+        if not batch.schema.equals(schema):
+            raise SchemaMismatchError(
+                f"batch {index} does not have the schema of the first one; cast it, or leave it out\n"
+                f"expected:\n{_indented(schema)}\nfound:\n{_indented(batch.schema)}"
+            )
+    return pa.Table.from_batches(batches, schema)
+
+
+def _without_small_batches(table: pa.Table) -> pa.Table:
+    """The same rows with runs of small batches merged: once here instead of in every scan."""
+    batches: list[pa.RecordBatch] = table.to_batches()
+    result: list[pa.RecordBatch] = []
+    small: list[pa.RecordBatch] = []
+    small_rows = 0
+    for batch in batches:
+        large = batch.num_rows >= _SMALL_ROWS or batch.nbytes >= _SMALL_BYTES
+        if large or small_rows + batch.num_rows > _BATCH_ROWS:
+            result += _merged(small)
+            small, small_rows = [], 0
+        if large:
+            result.append(batch)
+        else:
+            small.append(batch)
+            small_rows += batch.num_rows
+    result += _merged(small)
+    return table if len(result) == len(batches) else pa.Table.from_batches(result, table.schema)
+
+
+def _merged(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    if len(batches) < 2 or batches[0].num_columns == 0:
+        return batches
+    try:
+        return [pa.concat_batches(batches)]
+    except pa.ArrowNotImplementedError:  # a few nested types; they stay as they are
+        return batches
+
+
+def _indented(schema: pa.Schema) -> str:
+    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"
+
+
+def _no_arrow(data: Any) -> TypeError:
+    what = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
+    return TypeError(
+        f"MemTable takes Arrow data (a pyarrow Table, RecordBatches, a RecordBatchReader, or an object with "
+        f"__arrow_c_stream__ such as a polars or pandas frame), not {what}; pyarrow.table(...) makes one from "
+        "dicts and lists"
+    )

@@ -1,0 +1,148 @@
+"""SimpleTable: a schema and one function that returns batches; the function runs where its placement says."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import SchemaMismatchError
+from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest
+from headrace.provider import TableProvider
+from headrace.stream import batch_iterator
+from headrace.types import to_wire
+
+
+class SimpleTable(TableProvider):
+    """A table of one partition that a function produces, anew for every scan.
+
+    ``function()`` or ``function(request)``: it is given the ScanRequest if it has a parameter without a default,
+    or if its first one is named ``request``. It returns what ``ExecutionPlan.execute`` may return (best a
+    generator of RecordBatches) in the table's schema; one that takes the request may return just the requested
+    columns. It is called when Spark reads, not when it plans, and may be called again for the same scan.
+
+    ``placement``: EXECUTORS pickles the function and runs it in Spark's Python workers; DRIVER runs it in this
+    process, where it may use open connections and other live objects.
+
+    Raises TypeError for something that is no schema or no such function.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        function: Callable[..., BatchSource],
+        *,
+        placement: Placement = Placement.EXECUTORS,
+    ) -> None:
+        if not isinstance(schema, pa.Schema):
+            raise TypeError(f"SimpleTable takes a pyarrow.Schema first, not {type(schema).__name__}")
+        self._schema = schema
+        self._function = function
+        self._takes_request = _takes_request(function)
+        self._placement = placement
+
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        kind = RequestPlan if self._takes_request else FunctionPlan
+        return kind(self._schema, self._function, request, self._placement)
+
+
+class FunctionPlan(ExecutionPlan):
+    """Calls ``function()``, whose batches have the table's schema."""
+
+    def __init__(
+        self, schema: pa.Schema, function: Callable[..., BatchSource], request: ScanRequest, placement: Placement
+    ) -> None:
+        self.schema = schema
+        self.placement = placement
+        self._function = function
+        self._request = request
+
+    def execute(self, partition: int) -> BatchSource:
+        return self._function()
+
+    def describe(self) -> str:
+        return f"{name_of(self._function)}()"
+
+
+class RequestPlan(FunctionPlan):
+    """Calls ``function(request)``, whose batches have the request's schema or the table's."""
+
+    def __init__(
+        self, schema: pa.Schema, function: Callable[..., BatchSource], request: ScanRequest, placement: Placement
+    ) -> None:
+        super().__init__(request.schema, function, request, placement)
+        self._table_schema = schema
+
+    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        source = self._function(self._request)
+        try:
+            for batch in batch_iterator(source, self.describe()):
+                yield self._requested(batch)
+        finally:
+            close = getattr(source, "close", None)
+            if callable(close):
+                close()
+
+    def describe(self) -> str:
+        return f"{name_of(self._function)}(request)"
+
+    def _requested(self, batch: Any) -> pa.RecordBatch:
+        if not isinstance(batch, pa.RecordBatch) or _same(batch.schema, self.schema):
+            return batch  # what is no batch is named by Headrace's own check
+        projected = pa.schema([self._table_schema.field(name) for name in self.schema.names])
+        if _same(batch.schema, self._table_schema) or _same(batch.schema, projected):
+            return _pruned(batch, self.schema)
+        raise SchemaMismatchError(
+            f"{self.describe()} yielded a batch that has neither the request's schema nor the table's\n"
+            f"requested:\n{_indented(self.schema)}\nthe table's:\n{_indented(self._table_schema)}\n"
+            f"found:\n{_indented(batch.schema)}"
+        )
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """What EXPLAIN calls a function: its own name, or its class's."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _takes_request(function: Any) -> bool:
+    if not callable(function):
+        raise TypeError(
+            f"SimpleTable takes a function that returns batches, not {type(function).__name__}; every scan calls "
+            "it anew"
+        )
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # some builtins have no signature
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [p for p in parameters if p.default is inspect.Parameter.empty and p.kind not in variadic]
+    if len(required) > 1 or any(p.kind not in positional for p in required):
+        raise TypeError(
+            f"SimpleTable calls function() or function(request), but {name_of(function)} needs "
+            f"{', '.join(p.name for p in required)}; bind the others with functools.partial"
+        )
+    return bool(required) or bool(
+        parameters and parameters[0].name == "request" and parameters[0].kind in positional
+    )
+
+
+def _pruned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    selected = batch.select(schema.names)
+    if selected.schema.types == schema.types:
+        return selected
+    columns = [to_wire(selected.column(field.name), field.type, field.name) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _same(schema: pa.Schema, other: pa.Schema) -> bool:
+    return bool(schema.names == other.names and schema.types == other.types)
+
+
+def _indented(schema: pa.Schema) -> str:
+    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"

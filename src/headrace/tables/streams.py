@@ -1,0 +1,67 @@
+"""StreamTable: several independent streams as one table; the streams run where their placement says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pyarrow as pa
+
+from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest, UnknownPartitioning
+from headrace.provider import TableProvider
+
+
+class StreamTable(TableProvider):
+    """A table with one partition per factory; Spark reads as many at once as it has cores.
+
+    Each factory is called without arguments when Spark reads its partition, and may be called again for the same
+    scan. It returns what ``ExecutionPlan.execute`` may return (best a generator of RecordBatches), in the table's
+    schema. ``placement``: EXECUTORS pickles the factories and runs each in one of Spark's Python workers; DRIVER
+    runs them in this process, each on a thread of its own.
+
+    Raises TypeError for something that is no schema or for a factory that cannot be called.
+    """
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        factories: Iterable[Callable[[], BatchSource]],
+        *,
+        placement: Placement = Placement.EXECUTORS,
+    ) -> None:
+        if not isinstance(schema, pa.Schema):
+            raise TypeError(f"StreamTable takes a pyarrow.Schema first, not {type(schema).__name__}")
+        if callable(factories):
+            raise TypeError("StreamTable takes a list of factories; for a single one write [factory]")
+        self._schema = schema
+        self._factories = tuple(factories)
+        self._placement = placement
+        for index, factory in enumerate(self._factories):
+            if not callable(factory):
+                raise TypeError(
+                    f"StreamTable takes functions that open a stream, but item {index} is a "
+                    f"{type(factory).__name__}, which could be read only once; pass the function, or lambda: ..."
+                )
+
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        return StreamPlan(self._schema, self._factories, self._placement)
+
+
+class StreamPlan(ExecutionPlan):
+    """One factory a partition; batches have the table's schema and Headrace selects."""
+
+    def __init__(
+        self, schema: pa.Schema, factories: tuple[Callable[[], BatchSource], ...], placement: Placement
+    ) -> None:
+        self.schema = schema
+        self.partitioning = UnknownPartitioning(len(factories))
+        self.placement = placement
+        self._factories = factories
+
+    def execute(self, partition: int) -> BatchSource:
+        return self._factories[partition]()
+
+    def describe(self) -> str:
+        return f"{len(self._factories)} stream{'' if len(self._factories) == 1 else 's'}"

@@ -1,0 +1,30 @@
+"""Fixtures: one Spark for the whole run, a fresh context per test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+import headrace as hr
+
+
+@pytest.fixture(scope="session")
+def embedded() -> Iterator[hr.SessionContext]:
+    """The context that started Spark (local[2]); tests use ``ctx`` or ``spark``."""
+    with hr.SessionContext(master="local[2]", config={"spark.driver.memory": "3g"}) as context:
+        yield context
+
+
+@pytest.fixture(scope="session")
+def spark(embedded: hr.SessionContext) -> SparkSession:
+    """The one SparkSession."""
+    return embedded.spark
+
+
+@pytest.fixture
+def ctx(spark: SparkSession) -> Iterator[hr.SessionContext]:
+    """A context of the test's own, attached to the one Spark; closed afterwards."""
+    with hr.SessionContext(spark) as context:
+        yield context

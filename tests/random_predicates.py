@@ -16,6 +16,7 @@ from headrace.expressions import (
     Cast,
     Column,
     Comparison,
+    ComparisonOp,
     Expr,
     InList,
     IsNull,
@@ -23,17 +24,21 @@ from headrace.expressions import (
     Not,
     Or,
     StringMatch,
+    StringMatchOp,
 )
 
-UTC = dt.UTC
 FLOAT_TENTH = struct.unpack("f", struct.pack("f", 0.1))[0]
 INTS = [-(2**31), -1, 0, 1, 2, 5, 2**31 - 1]
-DOUBLES = [math.nan, math.inf, -math.inf, -0.0, 0.0, 1.5, -1.5, 0.1, 1e300, 5e-324, 1 / 3, 1e22, 123456789.125]
-TEXTS = ["", "a", "ab", "abc", "b", "A", "é", "e\u0301", "日本", "😀", "\ufffd", "a%", "a_b", "it's", "a\\b", "!", "a\n"]
+SPECIAL = [math.nan, math.inf, -math.inf, -0.0, 0.0]
+DOUBLES = [*SPECIAL, 1.5, -1.5, 0.1, 1e300, 5e-324, 1 / 3, 1e22, 123456789.125]
+TEXTS = ["", "a", "ab", "abc", "b", "A", "é", "e\u0301", "日本", "😀", "\ufffd"]
+TEXTS += ["a%", "a_b", "it's", "a\\b", "!", "a\n"]
+EPOCH = dt.datetime(1970, 1, 1)
+TIMES = [EPOCH - dt.timedelta(microseconds=1), EPOCH, dt.datetime(2024, 2, 29, 1, 2, 3, 4)]
 POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "i": (pa.int32(), INTS),
     "l": (pa.int64(), [*INTS, 2**53 + 1, -(2**63), 2**63 - 1]),
-    "f": (pa.float32(), [math.nan, math.inf, -math.inf, -0.0, 0.0, 1.5, -1.5, FLOAT_TENTH]),
+    "f": (pa.float32(), [*SPECIAL, 1.5, -1.5, FLOAT_TENTH]),
     "d": (pa.float64(), DOUBLES),
     "e": (pa.float64(), DOUBLES),
     "n": (pa.decimal128(10, 2), [Decimal(x) for x in ("-1.50", "0.00", "0.10", "1.50", "99999999.99")]),
@@ -42,23 +47,17 @@ POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "y": (pa.binary(), [b"", b"\x00", b"a", b"ab", b"\x7f", b"\x80", b"\xff", b"\xff\xff"]),
     "b": (pa.bool_(), [False, True]),
     "t": (pa.date32(), [dt.date(*x) for x in ((1969, 12, 31), (1970, 1, 1), (2024, 2, 29), (9999, 12, 31))]),
-    "p": (
-        pa.timestamp("us"),
-        [dt.datetime(*x) for x in ((1969, 12, 31, 23, 59, 59, 999999), (1970, 1, 1), (2024, 2, 29, 1, 2, 3, 4))],
-    ),
-    "z": (
-        pa.timestamp("us", tz="UTC"),
-        [
-            dt.datetime(*x, tzinfo=UTC)
-            for x in ((1969, 12, 31, 23, 59, 59, 999999), (1970, 1, 1), (2024, 2, 29, 1, 2, 3, 4))
-        ],
-    ),
+    "p": (pa.timestamp("us"), TIMES),
+    "z": (pa.timestamp("us", tz="UTC"), [time.replace(tzinfo=dt.UTC) for time in TIMES]),
 }
 STRUCT = pa.struct([("x", pa.int32()), ("s", pa.string())])
-SCHEMA = pa.schema([pa.field("id", pa.int64()), *(pa.field(k, t) for k, (t, _) in POOLS.items()), ("st", STRUCT)])
+SCHEMA = pa.schema([("id", pa.int64()), *((name, pool[0]) for name, pool in POOLS.items()), ("st", STRUCT)])
 SAME_TYPE = [("i", "i"), ("f", "f"), ("d", "e"), ("s", "r"), ("l", "l"), ("b", "b"), ("p", "p")]
 CASTS = [("i", "bigint", "l"), ("f", "double", "d"), ("i", "double", "d"), ("n", "decimal(12,4)", None)]
-ORDER = ["=", "<", "<=", ">", ">=", "<=>"]
+ORDER: list[ComparisonOp] = ["=", "<", "<=", ">", ">=", "<=>"]
+
+
+MATCHES: list[StringMatchOp] = ["STARTS_WITH", "ENDS_WITH", "CONTAINS"]
 
 
 def random_table(rng: Random, rows: int, schema: pa.Schema = SCHEMA) -> pa.Table:
@@ -80,12 +79,11 @@ def random_table(rng: Random, rows: int, schema: pa.Schema = SCHEMA) -> pa.Table
 
 
 def one_batch(table: pa.Table) -> pa.RecordBatch:
-    combined = table.combine_chunks()
-    arrays = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in combined.columns]
-    return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
 
-def random_predicate(rng: Random, depth: int = 3, columns: str = "ildenfsrybtpz", nested: bool = True) -> Expr:
+def random_predicate(rng: Random, depth: int = 3, columns: str = "".join(POOLS), nested: bool = True) -> Expr:
     """A predicate over the columns named by the letters of ``columns`` (and ``st``, if ``nested``)."""
     if depth and rng.random() < 0.6:
         shape = rng.choice([And, Or, Not])
@@ -109,17 +107,17 @@ def random_leaf(rng: Random, columns: str, nested: bool) -> Expr:
         few = rng.randint(1, 3) if rng.random() < 0.7 else 13
         return InList(column, tuple(random_literal(rng, pool) for _ in range(few)))
     if draw < 0.6 and pool in "sy":
-        operand = Column("r") if pool == "s" and "r" in columns and rng.random() < 0.1 else random_literal(rng, pool)
-        return StringMatch(rng.choice(["STARTS_WITH", "ENDS_WITH", "CONTAINS"]), column, operand)
+        other = pool == "s" and "r" in columns and rng.random() < 0.1
+        return StringMatch(rng.choice(MATCHES), column, Column("r") if other else random_literal(rng, pool))
     if draw < 0.7:
         pairs = [pair for pair in SAME_TYPE if pair[0] in columns and pair[1] in columns]
         if pairs:
             left, right = rng.choice(pairs)
             return Comparison(rng.choice(ORDER), Column(left), Column(right))
     if draw < 0.8:
-        source, target, other = rng.choice(CASTS)
+        source, target, of = rng.choice(CASTS)
         if source in columns:
-            literal = random_literal(rng, other) if other else Literal(Decimal("1.5000"), pa.decimal128(12, 4))
+            literal = random_literal(rng, of) if of else Literal(Decimal("1.5000"), pa.decimal128(12, 4))
             return Comparison(rng.choice(ORDER), Cast(Column(source), target), literal)
     if draw < 0.82:
         return Comparison(rng.choice(ORDER), random_literal(rng, pool), random_literal(rng, pool))
@@ -134,9 +132,9 @@ def random_literal(rng: Random, pool: str) -> Literal:
 
 
 _SPARK_NAMES = {
-    pa.int32(): "INT", pa.int64(): "BIGINT", pa.float32(): "FLOAT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN",
-    pa.decimal128(10, 2): "DECIMAL(10,2)", pa.decimal128(12, 4): "DECIMAL(12,4)", pa.string(): "STRING",
-    pa.binary(): "BINARY", pa.date32(): "DATE", pa.timestamp("us"): "TIMESTAMP_NTZ",
+    pa.int32(): "INT", pa.int64(): "BIGINT", pa.float32(): "FLOAT", pa.float64(): "DOUBLE",
+    pa.bool_(): "BOOLEAN", pa.decimal128(10, 2): "DECIMAL(10,2)", pa.decimal128(12, 4): "DECIMAL(12,4)",
+    pa.string(): "STRING", pa.binary(): "BINARY", pa.date32(): "DATE", pa.timestamp("us"): "TIMESTAMP_NTZ",
     pa.timestamp("us", tz="UTC"): "TIMESTAMP",
 }  # fmt: skip
 

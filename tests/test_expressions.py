@@ -40,7 +40,7 @@ LESS = Comparison("<", A, ONE)
 
 
 def truths(expr: Expr, **columns: object) -> list[bool | None]:
-    return expr.evaluate(pa.RecordBatch.from_pydict(columns)).to_pylist()
+    return list(expr.evaluate(pa.RecordBatch.from_pydict(columns)).to_pylist())
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,8 @@ def test_repr_is_readable_sql(expr: Expr, text: str) -> None:
 
 def test_literal_nan_equals_nan_and_hashes_alike() -> None:
     a, b = Literal(float("nan"), pa.float64()), Literal(float("nan"), pa.float64())
-    assert a == b and hash(a) == hash(b)
+    assert a == b
+    assert hash(a) == hash(b)
     assert a != Literal(float("nan"), pa.float32())
     assert Literal(0.0, pa.float64()) == Literal(-0.0, pa.float64())
 
@@ -88,7 +89,8 @@ def test_literal_nan_equals_nan_and_hashes_alike() -> None:
 def test_literal_of_any_value_is_hashable_and_pickles(value: object, type_: pa.DataType) -> None:
     literal = Literal(value, type_)
     copy = pickle.loads(pickle.dumps(literal))
-    assert copy == literal and hash(copy) == hash(literal)
+    assert copy == literal
+    assert hash(copy) == hash(literal)
     assert literal in {copy}
 
 
@@ -219,4 +221,6 @@ def test_normal_form_random_predicates_keep_their_meaning(rng: Random) -> None:
 def test_random_predicates_pickle_and_hash(rng: Random) -> None:
     expr = random_predicate(rng)
     copy = pickle.loads(pickle.dumps(expr))
-    assert copy == expr and hash(copy) == hash(expr) and repr(copy) == repr(expr)
+    assert copy == expr
+    assert hash(copy) == hash(expr)
+    assert repr(copy) == repr(expr)

@@ -16,7 +16,7 @@ PREDICATES = 150
 ROWS = 80
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_evaluate_random_predicates_equal_spark(spark: SparkSession, seed: int) -> None:
     rng = Random(seed)
     table = random_table(rng, ROWS)

@@ -312,9 +312,16 @@ def test_mem_table_frames_in_spark_keep_values_and_nested_pruning_works(ctx: hr.
     assert ctx.collect("SELECT n FROM pandas_frame WHERE day > TIMESTAMP_NTZ '2024-01-02'").to_pylist() == [
         {"n": 2}
     ]
-    polars_frame = pl.DataFrame({"p": [{"x": 1, "y": "u"}, {"x": 2, "y": None}], "s": ["é", None]})
+    polars_frame = pl.DataFrame(
+        {
+            "p": [{"x": 1, "y": "u"}, {"x": 2, "y": None}],
+            "s": ["é", None],
+            "c": pl.Series(["hot", "cold"], dtype=pl.Categorical),
+        }
+    )
     ctx.register_table("polars_frame", hr.MemTable(polars_frame))
     assert ctx.collect("SELECT p.y, s FROM polars_frame WHERE s = 'é'").to_pylist() == [{"y": "u", "s": "é"}]
+    assert ctx.collect("SELECT p.x, c FROM polars_frame WHERE c != 'hot'").to_pylist() == [{"x": 2, "c": "cold"}]
 
 
 def test_function_and_stream_tables_in_spark_run_in_both_placements(ctx: hr.SessionContext) -> None:
@@ -337,10 +344,10 @@ def test_stream_table_without_streams_in_spark_is_empty(ctx: hr.SessionContext) 
 def test_sorted_table_in_spark_saves_the_sort(ctx: hr.SessionContext) -> None:
     ctx.register_table("unsorted", hr.MemTable(numbers(50)))
     ctx.register_table("sorted", hr.SortedTable(hr.MemTable(numbers(50)), [hr.SortKey("a")]))
-    query = "SELECT a, row_number() OVER (ORDER BY a) AS k FROM {}"
-    assert "Sort [" in physical_plan(ctx, query.format("unsorted"))
-    assert "Sort [" not in physical_plan(ctx, query.format("sorted"))
-    assert ctx.collect(query.format("sorted")).to_pydict() == {"a": list(range(50)), "k": list(range(1, 51))}
+    assert "Sort [" in physical_plan(ctx, "SELECT a FROM unsorted SORT BY a")
+    assert "Sort [" not in physical_plan(ctx, "SELECT a FROM sorted SORT BY a")
+    assert "Sort [" in physical_plan(ctx, "SELECT a FROM sorted SORT BY a DESC")
+    assert ctx.collect("SELECT a FROM sorted WHERE a > 10 SORT BY a").to_pydict() == {"a": list(range(11, 50))}
 
 
 def shard(i: int) -> Iterator[pa.RecordBatch]:

@@ -35,7 +35,7 @@ from headrace.expressions import (
 )
 from headrace.provider import FilterPushdown
 from headrace.pushdown import pushdown_exact_where_possible
-from random_predicates import SCHEMA, one_batch, random_predicate, random_table
+from random_predicates import POOLS, SCHEMA, one_batch, random_predicate, random_table
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -78,7 +78,7 @@ def test_to_pyarrow_filters_pruned_parquet_exactly(tmp_path: Path, rng: Random) 
     table = random_table(Random(rng.randint(0, 10**6)), 24)
     path = tmp_path / "t.parquet"
     pq.write_table(table.sort_by("d"), path, row_group_size=4)
-    columns = "dfei" if rng.random() < 0.5 else "ildenfsrybtpz"
+    columns = "dfei" if rng.random() < 0.5 else "".join(POOLS)
     expr = random_predicate(rng, 2, columns, nested=False)
     expression = expr.to_pyarrow(schema=SCHEMA)
     assert expression is not None or any(isinstance(node, StringMatch) for node in expr.walk())
@@ -104,7 +104,7 @@ def test_to_pyarrow_keeps_nan_that_parquet_statistics_hide(tmp_path: Path) -> No
     ):
         expression = expr.to_pyarrow(schema=pa.schema([("a", pa.float64()), ("b", pa.float64())]))
         kept = ds.dataset(path).to_table(filter=pickle.loads(pickle.dumps(expression)))["a"].to_pylist()
-        assert len(kept) == 1 and math.isnan(kept[0]), (expr, expression)
+        assert list(map(math.isnan, kept)) == [True], (expr, expression)
 
 
 PHYSICAL = {
@@ -203,8 +203,8 @@ def test_to_pyarrow_with_schema_allows_far_timestamps_in_microseconds() -> None:
 
 
 def test_to_pyarrow_simple_comparison_stays_simple() -> None:
-    assert cmp(">", 5).to_pyarrow().equals(pc.field("a") > pa.scalar(5))
-    assert Not(cmp("=", "x")).to_pyarrow().equals(pc.field("a") != pa.scalar("x"))
+    assert str(cmp(">", 5).to_pyarrow()) == "(a > 5)"
+    assert str(Not(cmp("=", "x")).to_pyarrow()) == '(a != "x")'
 
 
 # --- SQL -------------------------------------------------------------------------------------------------
@@ -218,8 +218,8 @@ def sql_answers(connection: Any, predicate: str) -> list[bool | None]:
 def sqlite_of(table: pa.Table) -> sqlite3.Connection:
     connection = sqlite3.connect(":memory:")
     connection.execute(
-        "CREATE TABLE t (id INTEGER, i INT, l BIGINT, d DOUBLE, e NUMERIC, s TEXT COLLATE NOCASE, r VARCHAR(9), "
-        "y BLOB, f FLOAT)"
+        "CREATE TABLE t (id INTEGER, i INT, l BIGINT, d DOUBLE, e NUMERIC, s TEXT COLLATE NOCASE, "
+        "r VARCHAR(9), y BLOB, f FLOAT)"
     )
     names = ["id", "i", "l", "d", "e", "s", "r", "y", "f"]
     rows = zip(*(table[name].to_pylist() for name in names), strict=True)
@@ -286,7 +286,8 @@ def test_to_sql_hostile_names_and_literals_stay_data(dialect: str, text: str) ->
         StringMatch("CONTAINS", column, lit(text)),
     ):
         sql = expr.to_sql(dialect)
-        assert sql is not None and sql_answers(connection, sql) == [True, False, None]
+        assert sql is not None
+        assert sql_answers(connection, sql) == [True, False, None]
 
 
 @pytest.mark.parametrize(
@@ -372,7 +373,8 @@ def test_to_sql_long_chains_run_on_sqlite() -> None:
     connection.execute("CREATE TABLE t (id INTEGER, a INTEGER)")
     connection.execute("INSERT INTO t VALUES (1, 2999), (2, 3000), (3, NULL)")
     sql = chain.to_sql("sqlite")
-    assert sql is not None and sql_answers(connection, sql) == [True, False, None]
+    assert sql is not None
+    assert sql_answers(connection, sql) == [True, False, None]
 
 
 @settings(max_examples=200, deadline=None)
@@ -382,4 +384,5 @@ def test_to_sql_sqlite_reads_every_double_exactly(value: float) -> None:
     connection.execute("CREATE TABLE t (id INTEGER, a REAL)")
     connection.execute("INSERT INTO t VALUES (1, ?)", [value])
     sql = cmp("=", value).to_sql("sqlite")
-    assert sql is not None and sql_answers(connection, sql) == [True]
+    assert sql is not None
+    assert sql_answers(connection, sql) == [True]

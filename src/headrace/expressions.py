@@ -62,7 +62,7 @@ class Expr:
 
         ``sqlite``, ``duckdb`` and ``postgres`` are translated; for sqlglot's other dialects the answer is
         None, and a name it does not know raises ValueError. ``schema``, the table's Arrow schema, allows
-        casts and comparisons of two columns.
+        casts and comparisons of two columns. Needs sqlglot (``pip install headrace[sql]``).
         """
         from headrace import translate_sql
 

@@ -16,7 +16,8 @@ import cloudpickle
 import headrace.errors as errors
 
 _MAX_PICKLED_BYTES = 64 * 1024
-_MAX_TEXT_CHARS = 32 * 1024
+_MAX_MESSAGE_CHARS = 4 * 1024
+_MAX_TRACEBACK_CHARS = 16 * 1024
 _PACKAGE = str(Path(__file__).parent)
 
 
@@ -43,12 +44,12 @@ class Failure:
         partition: int | None = None,
     ) -> Failure:
         """Describe ``exception``. Headrace's own errors keep their class; all others are a ProviderError."""
-        own = isinstance(exception, errors.HeadraceError)
+        own = type(exception).__module__ == errors.__name__
         return cls(
             error=type(exception).__name__ if own else "ProviderError",
             exception_type=_qualified(type(exception)),
-            message=_clipped(_message(exception)),
-            traceback="" if own and exception.__cause__ is None else _clipped(_user_traceback(exception)),
+            message=_clipped(_message(exception), _MAX_MESSAGE_CHARS),
+            traceback=_clipped(_user_traceback(exception), _MAX_TRACEBACK_CHARS),
             where=where,
             table=table,
             partition=partition,
@@ -114,7 +115,7 @@ class Failure:
             return None
         try:
             original = pickle.loads(base64.b64decode(self.pickled))
-        except Exception:  # user classes may fail to unpickle in any way; the text still tells all
+        except BaseException:  # user classes may fail to unpickle in any way; the text still tells all
             return None
         return original if isinstance(original, BaseException) else None
 
@@ -126,31 +127,38 @@ def _qualified(kind: type) -> str:
 def _message(exception: BaseException) -> str:
     try:
         return str(exception)
-    except Exception as error:  # a user's __str__ may raise anything
+    except BaseException as error:  # a user's __str__ may raise anything
         return f"<{type(exception).__name__} whose str() raised {type(error).__name__}>"
 
 
-def _clipped(text: str) -> str:
-    if len(text) <= _MAX_TEXT_CHARS:
+def _clipped(text: str, max_chars: int) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair would not survive the JVM
+    if len(text) <= max_chars:
         return text
-    half = _MAX_TEXT_CHARS // 2
+    half = max_chars // 2
     return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
 
 
 def _user_traceback(exception: BaseException) -> str:
-    """The traceback without Headrace's own leading frames: it starts where the user's code does."""
+    """The traceback without Headrace's own leading frames: it starts where the user's code does.
+
+    Empty for an error that no code of the user's is part of.
+    """
     tb: TracebackType | None = exception.__traceback__
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         tb = tb.tb_next
     if tb is None and exception.__cause__ is None and exception.__context__ is None:
         return ""
-    return "".join(traceback.format_exception(type(exception), exception, tb))
+    try:
+        return "".join(traceback.format_exception(type(exception), exception, tb))
+    except BaseException as error:  # formatting calls the user's __str__, __repr__ and properties
+        return "".join(traceback.format_tb(tb)) + f"<its traceback could not be written: {type(error).__name__}>"
 
 
 def _pickled(exception: BaseException) -> str:
     try:
         data = cloudpickle.dumps(exception)
         pickle.loads(data)  # many exceptions pickle but cannot be rebuilt; find out here
-    except Exception:  # user classes may fail to pickle in any way; the text still tells all
+    except BaseException:  # user classes may fail to pickle in any way; the text still tells all
         return ""
     return base64.b64encode(data).decode() if len(data) <= _MAX_PICKLED_BYTES else ""

@@ -120,7 +120,8 @@ class Compiler:
                 return self._about(operand, NOT_NULL)
             combine = both if negated else either
             combined = test if combined is None else combine(combined, test)
-        assert found is not None and combined is not None  # by normal form
+        assert found is not None
+        assert combined is not None
         return self._about(found, combined)
 
     def _string_match(self, expr: StringMatch, negated: bool) -> Term:

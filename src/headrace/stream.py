@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,9 @@ import pyarrow as pa
 
 from headrace.errors import SchemaMismatchError
 from headrace.plan import BatchSource, ExecutionPlan
-from headrace.types import converter, wire_schema
+from headrace.types import converter, forbidden_null, forbids_nulls, wire_schema
+
+_END = object()
 
 
 class StopRequested(BaseException):
@@ -40,7 +42,7 @@ class StopFlag:
             if self.inside and not already:
                 self._interrupt()
 
-    @contextmanager
+    @contextlib.contextmanager
     def user_code(self) -> Iterator[None]:
         """Surrounds calls into user code. Raises StopRequested if a stop was asked for before or meanwhile."""
         self.inside = True
@@ -88,6 +90,7 @@ class PartitionStream:
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._remaining = task.limit
         self._select = _selector(task.plan_schema, task.request_schema, self.schema)
+        self._not_null = [(index, field) for index, field in enumerate(self.schema) if forbids_nulls(field)]
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._stop.user_code():
@@ -96,25 +99,28 @@ class PartitionStream:
             self._batches = batch_iterator(self.source, f"{self.task.plan_name}.execute")
         while self._remaining is None or self._remaining > 0:
             with self._stop.user_code():
-                batch = next(self._batches, None)
-            if batch is None:
+                batch = next(self._batches, _END)
+            if batch is _END:
                 return
-            self._check(batch)
+            batch = self._checked(batch)
             if self._remaining is not None:
                 batch = batch.slice(0, self._remaining)
                 self._remaining -= batch.num_rows
-            yield self._select(batch)
+            selected = self._select(batch)
+            self._check_nulls(selected)
+            yield selected
 
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
         closables = {id(it): it for it in (self._batches, self.source)}
         self._batches = self.source = None
-        for closable in closables.values():
-            close = getattr(closable, "close", None)
-            if callable(close):
-                close()
+        with contextlib.ExitStack() as stack:  # one that raises must not keep the other open
+            for closable in reversed(closables.values()):
+                close = getattr(closable, "close", None)
+                if callable(close):
+                    stack.callback(close)
 
-    def _check(self, batch: Any) -> None:
+    def _checked(self, batch: Any) -> pa.RecordBatch:
         name = f"{self.task.plan_name}.execute"
         if not isinstance(batch, pa.RecordBatch):
             hint = "; use Table.to_batches()" if isinstance(batch, pa.Table) else ""
@@ -123,20 +129,29 @@ class PartitionStream:
                 f"(table {self.task.table!r}, partition {self.partition})"
             )
         expected = self.task.plan_schema
-        if not batch.schema.equals(expected) and (
-            batch.schema.names != expected.names or batch.schema.types != expected.types
-        ):
-            raise SchemaMismatchError(
-                f"{name} yielded a batch whose schema is not the plan's "
-                f"(table {self.task.table!r}, partition {self.partition})\n"
-                f"expected:\n{_indented(expected)}\nfound:\n{_indented(batch.schema)}"
-            )
-        for index, field in enumerate(expected):
-            if not field.nullable and batch.column(index).null_count:
+        if not batch.schema.equals(expected):
+            if batch.schema.names != expected.names or batch.schema.types != expected.types:
                 raise SchemaMismatchError(
-                    f"{name} yielded nulls in column {field.name!r}, which the schema declares not null "
+                    f"{name} yielded a batch whose schema is not the plan's "
                     f"(table {self.task.table!r}, partition {self.partition})\n"
                     f"expected:\n{_indented(expected)}\nfound:\n{_indented(batch.schema)}"
+                )
+            # Only what is declared nullable differs; small batches can be merged only if their schemas are equal.
+            batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
+        return batch
+
+    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+        """Spark does not look for nulls where the table declares none, and would read garbage.
+
+        Looks at the converted columns: a null may hide in a dictionary's values or in a run.
+        """
+        for index, field in self._not_null:
+            path = forbidden_null(batch.column(index), field, field.name)
+            if path is not None:
+                raise SchemaMismatchError(
+                    f"{self.task.plan_name}.execute yielded nulls in column {path!r}, which the schema declares not null "
+                    f"(table {self.task.table!r}, partition {self.partition})\n"
+                    f"expected:\n{_indented(self.task.request_schema)}\nfound:\n{_indented(batch.schema)}"
                 )
 
 
@@ -167,7 +182,7 @@ def _selector(
         for position, field in zip(positions, wire, strict=True)
     ]
     in_order = positions == list(range(len(plan)))
-    if not any(steps):
+    if not any(steps) and pa.schema([plan.field(position) for position in positions]).equals(wire):
         return (lambda batch: batch) if in_order else (lambda batch: batch.select(positions))
 
     def convert(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,9 +1,9 @@
 """Translates a predicate into a pyarrow expression with Spark's meaning; pure, runs anywhere.
 
 The translation is equal to Spark's in all three truth values, row by row. It also stays right when pyarrow
-prunes Parquet row groups by statistics, which leave NaN out. A bare ``~(x < 5)`` drops a row group of 1.0, 2.0
-and NaN, and ``is_nan(x)`` one of 1.0, 1.0 and NaN, where pyarrow puts 1.0 for x. So every test that NaN passes
-names NaN, in a form that pyarrow cannot settle beforehand: see ``_nan``.
+prunes Parquet row groups by statistics, which leave NaN out. A bare ``~(x < 5)`` drops a row group of 1.0,
+2.0 and NaN, and ``is_nan(x)`` one of 1.0, 1.0 and NaN, where pyarrow puts 1.0 for x. So every test that NaN
+passes names NaN, in a form that pyarrow cannot settle beforehand: see ``_nan``.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def _plain_test(op: str, left: pc.Expression, right: Any) -> pc.Expression:
 
 
 def _nan(x: pc.Expression) -> pc.Expression:
-    """Whether x is NaN, null for null. Never true by the second leg, which pyarrow does not know: it is impure."""
+    """Whether x is NaN, null for null. The second leg is always false, which pyarrow cannot foresee."""
     impure = pc.Expression._call("random", [], pc.RandomOptions(initializer=0))  # in [0, 1)
     return pc.is_nan(x) | (impure < -1.0)
 
@@ -261,6 +261,7 @@ def _float_columns_test(op: str, left: pc.Expression, right: pc.Expression) -> p
     if op == "=":
         return plain | both
     if op == "!=":
-        return (plain & (left_number | right_number)) | (_nan(left) & right_number) | (left_number & _nan(right))
+        one_nan = (_nan(left) & right_number) | (left_number & _nan(right))
+        return (plain & (left_number | right_number)) | one_nan
     less = plain | (left_number & _nan(right))
     return less | both if op == "<=" else less

@@ -149,6 +149,44 @@ def converter(source: pa.DataType, target: pa.DataType, column: str) -> Callable
     return lambda array: to_wire(array, target, column)
 
 
+def forbids_nulls(field: pa.Field) -> bool:
+    """Whether ``field``, of a wire type, or anything nested in it is declared not null."""
+    return not field.nullable or any(forbids_nulls(child) for _, child in _children(field.type))
+
+
+def forbidden_null(array: pa.Array, field: pa.Field, path: str) -> str | None:
+    """The path of a null that ``field``, of a wire type, declares not to be there; None where there is none.
+
+    What lies under a null parent, or outside a slice, does not count.
+    """
+    if not field.nullable and array.null_count:
+        return path
+    if not forbids_nulls(field.with_nullable(True)):
+        return None
+    if array.null_count:
+        array = array.drop_null()
+    if pa.types.is_struct(array.type):
+        arrays = [array.field(index) for index in range(array.type.num_fields)]
+    else:
+        start, end = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if len(array) else (0, 0)
+        values = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
+        arrays = [value.slice(start, end - start) for value in values]
+    for child, (name, child_field) in zip(arrays, _children(field.type), strict=True):
+        found = forbidden_null(child, child_field, f"{path}.{name}")
+        if found is not None:
+            return found
+    return None
+
+
+def _children(type_: pa.DataType) -> list[tuple[str, pa.Field]]:
+    """The nested fields of a wire type, by the name they have in paths."""
+    if pa.types.is_struct(type_):
+        return [(type_.field(i).name, type_.field(i)) for i in range(type_.num_fields)]
+    if pa.types.is_map(type_):
+        return [("key", type_.key_field), ("value", type_.item_field)]
+    return [("element", type_.value_field)] if pa.types.is_list(type_) else []
+
+
 def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:
     source = array.type
     if source == target:
@@ -157,7 +195,9 @@ def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(source, pa.BaseExtensionType):
         return _converted(array.storage, target)
     if kind.is_dictionary(source):
-        return _converted(array.dictionary_decode(), target)
+        # The values first: each once, and pyarrow cannot decode a dictionary of string views (polars' categoricals).
+        values = _converted(array.dictionary, target)
+        return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
     if kind.is_run_end_encoded(source):
         return _converted(pa.compute.run_end_decode(array), target)
     if kind.is_struct(source) and kind.is_struct(target):
@@ -222,18 +262,25 @@ def _pruned_type(type_: pa.DataType, wanted: SparkType) -> pa.DataType:
     if not isinstance(wanted, dict):
         return type_
     kind = pa.types
+    if isinstance(type_, pa.BaseExtensionType):
+        return _pruned_type(type_.storage_type, wanted)  # an extension type cannot be made of other fields
+    if kind.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _pruned_type(type_.value_type, wanted), type_.ordered)
     if kind.is_struct(type_):
         by_name = {type_.field(i).name: type_.field(i) for i in range(type_.num_fields)}
         return pa.struct([_pruned_field(by_name[field["name"]], field["type"]) for field in wanted["fields"]])
     if kind.is_map(type_):
-        return pa.map_(type_.key_field, _pruned_field(type_.item_field, wanted["valueType"]))
+        key = _pruned_field(type_.key_field, wanted["keyType"])
+        return pa.map_(key, _pruned_field(type_.item_field, wanted["valueType"]), type_.keys_sorted)
     if _is_list(type_):
         element = _pruned_field(type_.value_field, wanted["elementType"])
         if kind.is_fixed_size_list(type_):
             return pa.list_(element, type_.list_size)
         if kind.is_large_list(type_):
             return pa.large_list(element)
-        return pa.list_(element) if kind.is_list(type_) else type_
+        if kind.is_list_view(type_):
+            return pa.list_view(element)
+        return pa.large_list_view(element) if kind.is_large_list_view(type_) else pa.list_(element)
     return type_
 
 

@@ -36,7 +36,8 @@ def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
 
     Raises SystemExit when the connection can serve no further task, which ends the worker process.
     """
-    source = cast(io.RawIOBase, infile.raw)  # a buffered read of the last byte would swallow the next task's request
+    # Unbuffered: a buffered read of the last byte would swallow the next task's request.
+    source = cast(io.RawIOBase, infile.raw)
     header = _read_exactly(source, REQUEST.size)
     if len(header) < REQUEST.size:
         sys.exit(_EXIT_WORKER)  # the pool closed an idle worker's connection

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -17,47 +20,82 @@ _REASONS = {
     "unsupported": "the provider does not use it; Spark filters",
     IMPLIED: "another EXACT filter implies it",
 }
+_LIMITS = ("GlobalLimitExec", "LocalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec")
+_EXCHANGES = ("ShuffleExchangeExec", "BroadcastExchangeExec")
+_PASS_ROWS_ON = (*_LIMITS, "ColumnarToRowExec", "ProjectExec", "WholeStageCodegenExec", "InputAdapter")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One operator above a scan, and which of its children leads to the scan."""
+
+    node: Any
+    child: int
+
+    @property
+    def name(self) -> str:
+        return str(self.node.getClass().getSimpleName())
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A scan of ours in the physical plan; ``above`` runs from the scan's parent to the root."""
+
+    scan: Any
+    above: tuple[_Step, ...]
+    cached: bool
 
 
 def explain(frame: DataFrame, planner: Planner) -> str:
     """Plans the query (nothing runs) and describes its Headrace scans, in the order of the plan."""
     execution: Any = frame._jdf.queryExecution()
-    found: list[tuple[str, tuple[str, ...]]] = []
-    _collect(_physical_root(execution.executedPlan()), (), found)
-    blocks = []
-    for number, (scan_id, above) in enumerate(found, 1):
-        scan = planner.scan_record(scan_id)
-        if scan is not None:
-            blocks.append(_block(number, scan, above))
-    return "\n\n".join(blocks) if blocks else "no Headrace table is scanned by this query"
+    blocks: dict[str, str] = {}
+    for found in _scans(execution.executedPlan(), (), False):
+        scan_id = str(found.scan.scanId())
+        if scan_id not in blocks:  # one behind a cache or a reused exchange is met again
+            blocks[scan_id] = _block(len(blocks) + 1, found, planner.scan_record(scan_id))
+    return "\n\n".join(blocks.values()) if blocks else "no Headrace table is scanned by this query"
 
 
-def _physical_root(plan: Any) -> Any:
-    return plan.initialPlan() if plan.getClass().getSimpleName() == "AdaptiveSparkPlanExec" else plan
-
-
-def _collect(node: Any, above: tuple[str, ...], found: list[tuple[str, tuple[str, ...]]]) -> None:
+def _scans(node: Any, above: tuple[_Step, ...], cached: bool) -> Iterator[_Found]:
+    """All scans below ``node``: through adaptive plans (as first planned), caches, commands and subqueries."""
     name = node.getClass().getSimpleName()
     if name == "BatchScanExec" and node.scan().getClass().getName() == _SCAN_CLASS:
-        found.append((node.scan().scanId(), above))
-    children = node.children()
-    for index in range(children.size()):
-        _collect(children.apply(index), (*above, name), found)
+        yield _Found(node.scan(), above, cached)
+    elif name == "AdaptiveSparkPlanExec":
+        yield from _scans(node.initialPlan(), above, cached)
+    elif name == "InMemoryTableScanExec":
+        yield from _scans(node.relation().cachedPlan(), (), True)
+    elif name == "CommandResultExec":
+        yield from _scans(node.commandPhysicalPlan(), (), cached)
+    for index, child in enumerate(_elements(node.children())):
+        yield from _scans(child, (_Step(node, index), *above), cached)
+    for subquery in _elements(node.subqueries()):
+        yield from _scans(subquery, (), cached)
 
 
-def _block(number: int, scan: PlannedScan, above: tuple[str, ...]) -> str:
-    request = scan.request
+def _elements(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _block(number: int, found: _Found, scan: PlannedScan | None) -> str:
+    if scan is None:
+        return f"scan {number}: of another session context\n  {found.scan.description()}"
+    request, above = scan.request, found.above
+    columns = ", ".join(map(str, request.projection)) or "none (rows are only counted)"
     lines = [
         f"scan {number}: {scan.table.name} ({scan.table.provider_name}: {scan.plan_text})",
-        f"  runs in       {_placement(scan)}",
+        f"  runs in       {_placement(scan)}" + (", once: the result is cached" if found.cached else ""),
         f"  partitions    {scan.partitioning.n}",
-        f"  columns       {', '.join(request.projection) or 'none (rows are only counted)'}"
-        f"  [{len(request.projection)} of {len(scan.table.schema)}]",
+        f"  columns       {columns}  [{len(request.projection)} of {len(scan.table.schema)}]",
     ]
     lines += _labelled("filters", [_filter_line(expr, answer) for expr, answer in scan.filters])
+    left = _conditions(above)
+    if left:
+        lines.append(f"  left to Spark {' AND '.join(left)}")
     lines.append(f"  limit         {_limit(scan, above)}")
     lines.append(f"  partitioning  {_partitioning(scan, above)}")
-    lines.append(f"  ordering      {', '.join(map(sort_key_text, scan.ordering)) or _no_ordering(scan)}")
+    lines.append(f"  ordering      {_ordering(scan, above)}")
     lines.append(f"  statistics    {_statistics(scan)}")
     return "\n".join(lines)
 
@@ -77,32 +115,74 @@ def _filter_line(expr: Any, answer: str) -> str:
     return f"{expr!r}  {answer.upper()}: {_REASONS[answer]}"
 
 
-def _limit(scan: PlannedScan, above: tuple[str, ...]) -> str:
+def _conditions(above: tuple[_Step, ...]) -> list[str]:
+    """What Spark filters by, in its own words, right above the scan."""
+    conditions = []
+    for step in above:
+        if step.name == "FilterExec":
+            conditions.append(str(step.node.condition().sql()))
+        elif step.name not in _PASS_ROWS_ON:
+            break
+    return conditions
+
+
+def _limit(scan: PlannedScan, above: tuple[_Step, ...]) -> str:
     if scan.request.limit is not None:
         return f"{scan.request.limit} rows are enough"
-    if not any("Limit" in name or name.startswith("TakeOrdered") for name in above):
-        return "none in the query"
-    left = [repr(expr) for expr, answer in scan.filters if answer in ("inexact", "unsupported")]
-    if left:
-        return f"not pushed: Spark still filters above the scan ({', '.join(left)})"
-    return "not pushed: Spark needs more rows than the limit for what stands between (sort, join, aggregate)"
+    between: list[str] = []
+    for step in above:
+        if step.name == "TakeOrderedAndProjectExec":
+            return "not pushed: the query orders first, and the smallest rows may be anywhere"
+        if step.name in _LIMITS:
+            left = _conditions(above)
+            if left:
+                return f"not pushed: Spark still filters above the scan ({' AND '.join(left)})"
+            return f"not pushed: {' and '.join(between) or 'Spark'} may need more rows than the limit"
+        if step.name not in (*_PASS_ROWS_ON, *_EXCHANGES, "FilterExec"):
+            between.append(str(step.node.nodeName()))
+    return "none in the query"
 
 
-def _partitioning(scan: PlannedScan, above: tuple[str, ...]) -> str:
+def _partitioning(scan: PlannedScan, above: tuple[_Step, ...]) -> str:
     if isinstance(scan.partitioning, UnknownPartitioning):
         return "none stated"
     text = partitioning_text(scan.partitioning)
     if scan.partitioning_unused is not None:
         return f"{text}, not used: {scan.partitioning_unused}"
-    shuffled = any("ShuffleExchange" in name for name in above)
-    return f"{text}, reported" + ("; Spark shuffles all the same: the query groups by something else" if shuffled else "")
+    for step in above:
+        if step.name == "ShuffleExchangeExec":
+            return f"{text}, not used: Spark shuffles by {_plain(step.node.outputPartitioning())}"
+        if step.name == "BroadcastExchangeExec":
+            return f"{text}, not needed: the rows are broadcast"
+        if _class_name(_elements(step.node.requiredChildDistribution())[step.child]) == "ClusteredDistribution":
+            return f"{text}, used: no shuffle before {step.node.nodeName()}"
+    return f"{text}, not needed: nothing in the query groups or joins"
 
 
-def _no_ordering(scan: PlannedScan) -> str:
+def _ordering(scan: PlannedScan, above: tuple[_Step, ...]) -> str:
     stated = list(scan.plan.ordering)
     if not stated:
         return "none stated"
-    return f"{sort_key_text(stated[0])}, not used: the query does not read {stated[0].column!r}"
+    if not scan.ordering:
+        return f"{sort_key_text(stated[0])}, not used: the query does not read {stated[0].column!r}"
+    text = ", ".join(map(sort_key_text, scan.ordering))
+    for step in above:
+        if step.name in _EXCHANGES:
+            return f"{text}, not used: {'a shuffle' if 'Shuffle' in step.name else 'a broadcast'} comes first"
+        if step.name in ("SortExec", "TakeOrderedAndProjectExec"):
+            return f"{text}, not used: Spark sorts by {', '.join(map(_plain, _elements(step.node.sortOrder())))}"
+        if _elements(step.node.requiredChildOrdering())[step.child].nonEmpty():
+            return f"{text}, used: no sort before {step.node.nodeName()}"
+    return f"{text}, not needed: nothing in the query sorts"
+
+
+def _class_name(value: Any) -> str:
+    return str(value.getClass().getSimpleName())
+
+
+def _plain(value: Any) -> str:
+    """Spark's text without the numbers it gives to columns and exchanges."""
+    return re.sub(r"#\d+L?|, ENSURE_REQUIREMENTS|, \[plan_id=\d+\]", "", str(value.toString()))
 
 
 def _statistics(scan: PlannedScan) -> str:

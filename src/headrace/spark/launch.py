@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -69,7 +70,7 @@ def adopt(spark: Any) -> Launched:
 
 def _prepared(spark: SparkSession, *, owned: bool) -> Launched:
     context = spark.sparkContext
-    master = context.master
+    master = str(context.master)
     application = context.applicationId
     if application not in _installed:
         _add_jar(spark)
@@ -82,7 +83,7 @@ def _prepared(spark: SparkSession, *, owned: bool) -> Launched:
 
 def _add_jar(spark: SparkSession) -> None:
     if not JAR.exists():
-        raise HeadraceError(f"the connector's jar is missing ({JAR.name}); run 'make jar', or install the wheel again")
+        raise HeadraceError(f"the connector's jar is missing ({JAR}); run 'make jar', or install the wheel again")
     # Both are needed: the first for the driver's class loader, the second for the executors'.
     jvm: Any = spark.sparkContext._jvm
     jvm.org.apache.spark.sql.api.python.PythonSQLUtils.addJarToCurrentClassLoader(str(JAR))
@@ -92,12 +93,14 @@ def _add_jar(spark: SparkSession) -> None:
 def _add_archive(context: SparkContext) -> str:
     """Ship this very package to the executors, so that nothing has to be installed there."""
     package = Path(headrace.__file__).parent
-    sources = sorted(path for path in package.rglob("*.py") if "__pycache__" not in path.parts)
+    pickler = Path(cloudpickle.__file__).parent  # what was pickled with it can only be read with it
+    sources = sorted(path for root in (package, pickler) for path in root.rglob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     archive = Path(str(context._temp_dir)) / f"headrace-{digest}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         for path in sources:
-            zipped.write(path, path.relative_to(package.parent))
+            root = package if path.is_relative_to(package) else pickler
+            zipped.write(path, path.relative_to(root.parent))
     context.addFile(str(archive))
     return archive.name
 
@@ -135,6 +138,6 @@ def _require_java() -> None:
     home = os.environ.get("JAVA_HOME")
     if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
         raise HeadraceError(
-            "Spark needs Java and none was found: install OpenJDK 17 (Debian: apt-get install openjdk-17-jre-headless) "
-            "or set JAVA_HOME"
+            "Spark needs Java and none was found: install OpenJDK 17 (Debian: apt-get install "
+            "openjdk-17-jre-headless) or set JAVA_HOME"
         )

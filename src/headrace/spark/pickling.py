@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 import sysconfig
 import threading
@@ -16,9 +17,10 @@ from headrace.errors import PlanError
 from headrace.stream import ScanTask
 
 _INSTALLED = tuple(
-    str(Path(path).resolve())
+    Path(path).resolve()
     for path in {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
+_SITE_DIRECTORIES = {"site-packages", "dist-packages"}
 _BY_VALUE = threading.Lock()
 
 
@@ -31,12 +33,12 @@ def pickled_task(task: ScanTask, *, by_value: bool) -> bytes:
     """
     try:
         with _local_modules_by_value() if by_value else contextlib.nullcontext():
-            return cloudpickle.dumps(task)
+            return bytes(cloudpickle.dumps(task))
     except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
         raise PlanError(
             f"{task.plan_name} (table {task.table!r}) cannot be pickled for Spark's Python workers: "
-            f"{type(error).__name__}: {error}. Make the plan hold only what can be pickled (open connections and files "
-            "in execute), or set placement = Placement.DRIVER to run it in this process."
+            f"{type(error).__name__}: {error}. Make the plan hold only what can be pickled (open connections and "
+            "files in execute), or set placement = Placement.DRIVER to run it in this process."
         ) from error
 
 
@@ -60,4 +62,10 @@ def _is_local(name: str, module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if name == "__main__" or name.partition(".")[0] in ("headrace", "pyspark") or not isinstance(file, str):
         return False
-    return getattr(module, "__name__", None) == name and not str(Path(file).resolve()).startswith(_INSTALLED)
+    return getattr(module, "__name__", None) == name and not _is_installed(file)
+
+
+@functools.cache  # asked about every loaded module at every scan
+def _is_installed(file: str) -> bool:
+    path = Path(file).resolve()
+    return not _SITE_DIRECTORIES.isdisjoint(path.parts) or any(path.is_relative_to(place) for place in _INSTALLED)

@@ -12,17 +12,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import HeadraceError, PlanError
+from headrace.errors import HeadraceError, PlanError, SchemaMismatchError
 from headrace.failure import Failure
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
 from headrace.spark.pickling import pickled_task
 from headrace.spark.predicates import decode
 from headrace.spark.registry import RegisteredTable, Registry
-from headrace.spark.scans import PlannedScan, ProviderRaised, answer_filters, plan_scan
+from headrace.spark.scans import PlannedScan, ProviderRaised, answer_filters, hash_keys, plan_scan
 from headrace.stream import ScanTask
 from headrace.transport.driver_plan import DriverPartition
 from headrace.streaming import StreamingPlan, StreamingTable
 from headrace.transport.endpoint import Claim, Endpoint
+from headrace.transport.inbox import ResultInbox
+from headrace.types import to_wire
+
+_JAVA_FLOATS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 class Planner:
@@ -37,6 +41,7 @@ class Planner:
         self._lock = threading.Lock()
         self._scans: dict[str, PlannedScan] = {}
         self._tickets: dict[str, bytes] = {}
+        self._inboxes: dict[str, ResultInbox] = {}
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "load": self._load,
             "list": self._list,
@@ -44,6 +49,7 @@ class Planner:
             "scan": self._scan,
             "release": self._release,
             "query_end": self._query_end,
+            "result_partitions": self._result_partitions,
         }
 
     def call(self, operation: str, payload: str) -> str:
@@ -52,13 +58,22 @@ class Planner:
             return json.dumps(self._operations[operation](json.loads(payload)))
         except ProviderRaised as raised:
             return json.dumps({"failure": raised.failure.to_dict()})
-        except Exception as error:  # a bug of ours must reach the user as a message too, not as Py4J's text
+        except BaseException as error:  # a bug of ours (or a user's sys.exit) must arrive as a message too: Py4J hangs
             return json.dumps({"failure": Failure.of(error).to_dict()})
 
     def scan_record(self, scan_id: str) -> PlannedScan | None:
         """The negotiated scan behind a Scan object of Spark's, for explain."""
         with self._lock:
             return self._scans.get(scan_id)
+
+    def expect_result(self, inbox_id: str, inbox: ResultInbox) -> None:
+        """A query is about to send its result to ``inbox``."""
+        with self._lock:
+            self._inboxes[inbox_id] = inbox
+
+    def forget_result(self, inbox_id: str) -> None:
+        with self._lock:
+            self._inboxes.pop(inbox_id, None)
 
     def close(self) -> None:
         with self._lock:
@@ -84,7 +99,8 @@ class Planner:
     def _scan(self, question: dict[str, Any]) -> dict[str, Any]:
         table = self._table(question)
         filters = [decode(node) for node in question["filters"]]
-        scan = plan_scan(table, filters, question["answers"], question["columns"], question["limit"])
+        answers, settings = question["answers"], question["settings"]
+        scan = plan_scan(table, filters, answers, question["columns"], question["limit"], settings)
         task = ScanTask(table.name, scan.plan, scan.plan_schema, scan.request.schema, scan.request.limit)
         answer: dict[str, Any] = {
             "scan": scan.id,
@@ -101,7 +117,7 @@ class Planner:
         }
         ticket = None
         if scan.plan.placement is Placement.DRIVER:
-            ticket = self._endpoint.offer(_opener(task))
+            ticket = self._endpoint.offer(_opener(task), scan.partitioning.n)
             answer["endpoint"] = self._endpoint.address(ticket)
         else:
             payload = pickle.dumps((sys.path, pickled_task(task, by_value=self._by_value)))
@@ -130,6 +146,13 @@ class Planner:
                 table.provider.query_ended(question["execution"])
         return {}
 
+    def _result_partitions(self, question: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            inbox = self._inboxes.get(question["inbox"])
+        if inbox is not None:
+            inbox.announce(question["partitions"])
+        return {}
+
     def _table(self, question: dict[str, Any]) -> RegisteredTable:
         table = self._registry.find_id(question["table"])
         if table is None:
@@ -152,7 +175,9 @@ def _partitioning_json(scan: PlannedScan) -> dict[str, Any] | None:
     if scan.partitioning_unused is not None:
         return None
     if isinstance(partitioning, HashPartitioning):
-        return {"kind": "hash", "columns": list(partitioning.columns), "function": partitioning.function}
+        columns = list(partitioning.columns)
+        keys = hash_keys(partitioning.n, len(columns))
+        return {"kind": "hash", "columns": columns, "function": partitioning.function, "keys": keys}
     assert isinstance(partitioning, KeyPartitioning)
     types = [scan.table.schema.field(column).type for column in partitioning.columns]
     wire = [scan.table.wire_schema.field(column).type for column in partitioning.columns]
@@ -165,20 +190,30 @@ def _partitioning_json(scan: PlannedScan) -> dict[str, Any] | None:
 
 def _key_json(value: Any, type_: pa.DataType, wire: pa.DataType, column: str) -> Any:
     """A partition key's value as Spark holds it inside: days, microseconds, text for what JSON would round."""
-    while pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
-        type_ = type_.value_type
+    if pa.types.is_nested(wire):
+        raise PlanError(f"column {column!r} has the type {type_}, by which Spark cannot partition")
+    while not type_.equals(wire) and (inner := _inner_type(type_)) is not None:
+        type_ = inner
     try:
-        scalar = pa.scalar(value, type_).cast(wire)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        scalar = to_wire(pa.array([value], wire if pa.types.is_float16(type_) else type_), wire, column)[0]
+    except (pa.ArrowException, SchemaMismatchError, TypeError, ValueError, OverflowError) as error:
         raise PlanError(f"the partition key {value!r} is not a {type_}, the type of column {column!r}") from error
     if not scalar.is_valid:
         return None
     if pa.types.is_date(wire):
         return scalar.cast(pa.int32()).as_py()
-    if pa.types.is_timestamp(wire):
+    if pa.types.is_timestamp(wire) or pa.types.is_duration(wire):
         return scalar.cast(pa.int64()).as_py()
     if pa.types.is_binary(wire):
         return base64.b64encode(scalar.as_py()).decode()
-    if pa.types.is_floating(wire) or pa.types.is_decimal(wire):
-        return str(scalar.as_py())
-    return scalar.as_py()
+    if pa.types.is_floating(wire):
+        number = scalar.as_py() + 0.0  # Spark holds -0.0 for equal to 0.0
+        return _JAVA_FLOATS.get(str(number), str(number))
+    return str(scalar.as_py()) if pa.types.is_decimal(wire) else scalar.as_py()
+
+
+def _inner_type(type_: pa.DataType) -> pa.DataType | None:
+    """What is behind an encoding or an extension."""
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return type_.value_type
+    return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else None

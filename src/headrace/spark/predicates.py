@@ -30,6 +30,8 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _COMPARISONS = {"=", "<", "<=", ">", ">=", "<=>"}
 _STRING_MATCHES = {"STARTS_WITH", "ENDS_WITH", "CONTAINS"}
+_STRICT_FUNCTIONS = {"+", "-", "*", "/", "%", "ABS", "UPPER", "LOWER", "CHAR_LENGTH", "TRIM", "SUBSTRING"}
+"""Functions of Spark's that are null when an argument is."""
 _SIMPLE_TYPES = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -49,7 +51,12 @@ _SIMPLE_TYPES = {
 
 def decode(node: dict[str, Any] | None) -> Expr | None:
     """The expression behind ``node``; None for one that has no faithful form here."""
-    return None if node is None else _decoded(node)
+    if node is None:
+        return None
+    try:
+        return _decoded(node)
+    except (ValueError, OverflowError):  # a type that Headrace has no literals of; a year beyond 9999
+        return None
 
 
 def not_null_columns(expr: Expr) -> frozenset[Column]:
@@ -79,7 +86,11 @@ def not_null_columns(expr: Expr) -> frozenset[Column]:
 
 def _strict_columns(expr: Expr) -> frozenset[Column]:
     """Columns whose null makes ``expr`` null; only forms that are certain."""
-    return frozenset((expr,)) if isinstance(expr, Column) else frozenset()
+    if isinstance(expr, Column):  # a null struct has null fields
+        return frozenset(Column(expr.name, expr.path[:depth]) for depth in range(len(expr.path) + 1))
+    if isinstance(expr, Cast) or (isinstance(expr, Call) and expr.name in _STRICT_FUNCTIONS):
+        return frozenset(column for child in expr.children() for column in _strict_columns(child))
+    return frozenset()
 
 
 def _decoded(node: dict[str, Any]) -> Expr:

@@ -29,7 +29,7 @@ class RegisteredTable:
 
 
 class Registry:
-    """Names are compared as Spark compares them: without regard to case."""
+    """Names are compared as Spark compares them: in lower case."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Registry:
     def add(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
         """Returns the table that was replaced. Raises TableExistsError."""
         with self._lock:
-            key = table.name.casefold()
+            key = table.name.lower()
             old = self._by_name.get(key)
             if old is not None and not replace:
                 raise TableExistsError(f"table {old.name!r} is registered already; pass replace=True to replace it")
@@ -51,14 +51,14 @@ class Registry:
 
     def remove(self, name: str) -> RegisteredTable | None:
         with self._lock:
-            table = self._by_name.pop(name.casefold(), None)
+            table = self._by_name.pop(name.lower(), None)
             if table is not None:
                 del self._by_id[table.id]
             return table
 
     def find(self, name: str) -> RegisteredTable | None:
         with self._lock:
-            return self._by_name.get(name.casefold())
+            return self._by_name.get(name.lower())
 
     def find_id(self, table_id: str) -> RegisteredTable | None:
         with self._lock:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import operator
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,10 +28,13 @@ from headrace.plan import (
 from headrace.provider import FilterPushdown
 from headrace.spark.predicates import not_null_columns
 from headrace.spark.registry import RegisteredTable
-from headrace.types import pruned_schema
+from headrace.types import pruned_schema, wire_type
 
 IMPLIED = "implied"
 """Answer for an IS NOT NULL that another, EXACT, filter already guarantees."""
+
+
+_BUCKETING = "spark.sql.sources.v2.bucketing"
 
 
 class ProviderRaised(HeadraceError):
@@ -107,7 +111,7 @@ def _provider_answers(table: RegisteredTable, filters: list[Expr]) -> list[Filte
     where = f"{table.provider_name}.supports_filters_pushdown"
     try:
         answers = table.provider.supports_filters_pushdown(tuple(filters))
-    except Exception as error:  # user code may raise anything; it travels as data
+    except BaseException as error:  # user code may raise anything; it travels as data
         raise ProviderRaised(Failure.of(error, where=where, table=table.name)) from error
     if not isinstance(answers, Sequence) or isinstance(answers, str):
         raise PlanError(
@@ -134,6 +138,7 @@ def plan_scan(
     answers: Sequence[str],
     columns: dict[str, Any],
     limit: int | None,
+    settings: Mapping[str, bool],
 ) -> PlannedScan:
     """Ask the provider for a plan and check all it says. Raises PlanError, SchemaMismatchError, ProviderRaised."""
     used = (FilterPushdown.EXACT.value, FilterPushdown.INEXACT.value)
@@ -147,7 +152,7 @@ def plan_scan(
     where = f"{table.provider_name}.scan"
     try:
         plan = table.provider.scan(request)
-    except Exception as error:  # user code may raise anything; it travels as data
+    except BaseException as error:  # user code may raise anything; it travels as data
         raise ProviderRaised(Failure.of(error, where=where, table=table.name)) from error
     if not isinstance(plan, ExecutionPlan):
         raise PlanError(f"{where} returned {_kind(plan)}, expected an ExecutionPlan (table {table.name!r})")
@@ -157,7 +162,7 @@ def plan_scan(
         statistics = plan.statistics() or table.provider.statistics() or Statistics()
         plan_schema = getattr(plan, "schema", None)
         partitioning, ordering, placement = plan.partitioning, tuple(plan.ordering), plan.placement
-    except Exception as error:  # properties and methods of the user's plan
+    except BaseException as error:  # properties and methods of the user's plan
         raise ProviderRaised(Failure.of(error, where=name, table=table.name)) from error
     if not isinstance(placement, Placement):
         raise PlanError(f"{name} has placement {placement!r}, expected a Placement")
@@ -172,11 +177,11 @@ def plan_scan(
         filters=tuple(zip(filters, answers, strict=True)),
         plan=plan,
         plan_schema=checked_schema,
-        plan_text=str(text),
+        plan_text=" ".join(str(text).split()),
         partitioning=partitioning,
-        partitioning_unused=_unused_partitioning(partitioning, request),
+        partitioning_unused=_unused_partitioning(partitioning, request, settings),
         ordering=_usable_ordering(ordering, table, request, name),
-        statistics=_completed(statistics, request),
+        statistics=_completed(statistics, request, name),
     )
 
 
@@ -219,16 +224,56 @@ def _check_partitioning(partitioning: Any, table: RegisteredTable, name: str) ->
                 )
 
 
-def _unused_partitioning(partitioning: Partitioning, request: ScanRequest) -> str | None:
-    """Why Spark is not told of the partitioning; None when it is."""
+def _unused_partitioning(
+    partitioning: Partitioning, request: ScanRequest, settings: Mapping[str, bool]
+) -> str | None:
+    """Why Spark is not told of the partitioning; None when it is.
+
+    The settings are off by default. With each of them Spark does something that this partitioning cannot bear:
+    evaluates the hash function, or compares single columns of its keys, or looks up binary keys by identity.
+    """
     if isinstance(partitioning, UnknownPartitioning):
         return "the plan states none"
+    if not settings.get(f"{_BUCKETING}.enabled", True):
+        return f"{_BUCKETING}.enabled is off"
+    hashed = isinstance(partitioning, HashPartitioning)
+    several = len(partitioning.columns) > 1
+    if hashed and several and settings.get(f"{_BUCKETING}.allowKeysSubsetOfPartitionKeys.enabled"):
+        return f"a hash of several columns says nothing of one, and {_BUCKETING}.allowKeysSubset... is on"
+    for setting in ("shuffle", "allowCompatibleTransforms"):
+        if hashed and settings.get(f"{_BUCKETING}.{setting}.enabled"):
+            return f"Spark cannot compute the provider's hash function, and {_BUCKETING}.{setting}.enabled is on"
     missing = [column for column in partitioning.columns if column not in request.projection]
     if missing:
         return f"the query does not read the partitioning column {missing[0]!r}"
+    if settings.get(f"{_BUCKETING}.shuffle.enabled") and any(
+        pa.types.is_binary(wire_type(request.schema.field(column).type, column)) for column in partitioning.columns
+    ):
+        return f"Spark cannot shuffle by binary keys, and {_BUCKETING}.shuffle.enabled is on"
     if partitioning.n == 0:
         return "there are no partitions"
+    if hashed and not hash_keys(partitioning.n, len(partitioning.columns)):
+        return f"{partitioning.n} partitions are too few to report a hash of {len(partitioning.columns)} columns"
     return None
+
+
+def hash_keys(partitions: int, columns: int) -> list[list[int]]:
+    """A key with a number per column for each hash partition; empty where no safe ones exist.
+
+    Spark reads a partitioning by several columns as one value per column, and where a query drops a column it
+    compares the remaining values alone. So keys that differ in one place only are needed for each place: with the
+    others alone they look the same, and Spark then shuffles instead of believing rows with equal remaining
+    columns to be together (which gave 17 groups for 5).
+    """
+    if columns == 1 or partitions == 1:
+        return [[partition] * columns for partition in range(partitions)]
+    if partitions <= columns:
+        return []
+    keys = [[0] * columns for _ in range(partitions)]
+    for partition in range(1, partitions):
+        place, value = (partition - 1, 1) if partition <= columns else (0, partition)
+        keys[partition][place] = value
+    return keys
 
 
 def _usable_ordering(
@@ -248,14 +293,26 @@ def _usable_ordering(
     return tuple(usable)
 
 
-def _completed(statistics: Statistics, request: ScanRequest) -> Statistics:
+def _completed(statistics: Statistics, request: ScanRequest, name: str) -> Statistics:
     """Rows capped by the limit; a size from the rows where only those are known."""
-    rows, size = statistics.num_rows, statistics.size_in_bytes
+    rows, size = (_estimate(value, name) for value in (statistics.num_rows, statistics.size_in_bytes))
     if rows is not None and request.limit is not None:
         rows = min(rows, request.limit)
     if rows is not None and size is None:
         size = rows * (8 + sum(_width(field.type) for field in request.schema))
     return Statistics(rows, size)
+
+
+def _estimate(value: Any, name: str) -> int | None:
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)  # numpy's integers too
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise PlanError(f"{name} gave the statistic {value!r}, expected an integer that is not negative, or None")
+    return number
 
 
 def _width(type_: pa.DataType) -> int:

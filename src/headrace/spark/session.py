@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -29,6 +29,7 @@ from headrace.spark.explain import explain
 from headrace.spark.failures import headrace_errors
 from headrace.spark.planner import Planner
 from headrace.spark.registry import RegisteredTable, Registry
+from headrace.spark.results import Progress, ResultStream
 from headrace.sink import ArrowSpill, TableSink
 from headrace.streaming import StreamingTable
 from headrace.transport.endpoint import Endpoint
@@ -200,9 +201,19 @@ class SessionContext:
 
     def collect(self, query: DataFrame | str) -> pa.Table:
         """The whole result as Arrow. Raises Headrace's own errors where a provider failed."""
+        with self.execute_stream(query) as stream:
+            return pa.Table.from_batches(stream, stream.schema)
+
+    def execute_stream(
+        self, query: DataFrame | str, *, progress: Callable[[Progress], None] | None = None
+    ) -> ResultStream:
+        """Start the query and return its result as it comes: an iterator of Arrow batches, in the query's order.
+
+        ``progress`` is called on the consumer's thread after each batch. See ResultStream.
+        """
         frame = self._frame(query)
         with headrace_errors():
-            return frame.toArrow()
+            return ResultStream(frame, self._planner, self._endpoint, self._context_id, progress)
 
     def explain(self, query: DataFrame | str) -> str:
         """A readable block per Headrace scan of the query: what was negotiated, and why something was not used."""

@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import SchemaMismatchError
+from headrace.errors import SchemaMismatchError, UnsupportedTypeError
 from headrace.expressions import Expr
 from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
 from headrace.provider import FilterPushdown, TableProvider
 from headrace.pushdown import pushdown_exact_where_possible
+from headrace.types import to_wire, wire_type
 
 _BATCH_ROWS = 64 * 1024
 _SMALL_ROWS = 8 * 1024
@@ -27,7 +28,8 @@ class MemTable(TableProvider):
     ``partitions``: how many tasks a scan may use; each gets an equal share of the rows, in order.
 
     Placement is DRIVER: nothing is pickled, only the needed columns and rows cross to Spark. Columns, filters that
-    pyarrow decides as Spark does, and limits are used; row and byte counts are exact.
+    pyarrow decides as Spark does, and limits are used; row and byte counts are exact. String views and other types
+    that pyarrow cannot filter are shown as the plain type, and converted batch by batch when they are read.
 
     Raises TypeError for data that is no Arrow table, ValueError for fewer than one partition or for no batches at
     all (which have no schema), SchemaMismatchError for batches that differ in schema.
@@ -39,20 +41,21 @@ class MemTable(TableProvider):
         if partitions < 1:
             raise ValueError(f"MemTable needs at least one partition, not {partitions}")
         self._table = _without_small_batches(_as_table(data))
+        self._schema = pa.schema([_filterable(field) for field in self._table.schema])
         self._partitions = partitions
 
     def schema(self) -> pa.Schema:
-        return self._table.schema
+        return self._schema
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
-        return pushdown_exact_where_possible(filters, schema=self._table.schema)
+        return pushdown_exact_where_possible(filters, schema=self._schema)
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         table, partitions = self._table, self._partitions
         if request.limit is not None and not request.filters and request.limit < table.num_rows:
             table = table.slice(0, request.limit)
             partitions = min(partitions, -(-max(1, request.limit) // _BATCH_ROWS))
-        return MemPlan(table, partitions, request)
+        return MemPlan(table, self._schema, partitions, request)
 
     def statistics(self) -> Statistics:
         return Statistics(self._table.num_rows, self._table.nbytes)
@@ -63,11 +66,12 @@ class MemPlan(ExecutionPlan):
 
     placement = Placement.DRIVER
 
-    def __init__(self, table: pa.Table, partitions: int, request: ScanRequest) -> None:
+    def __init__(self, table: pa.Table, table_schema: pa.Schema, partitions: int, request: ScanRequest) -> None:
         self._table = table
+        self._table_schema = table_schema
         self._columns = list(request.projection)
         self._filters = request.filters
-        self.schema = pa.schema([table.schema.field(name) for name in self._columns])  # nested fields unpruned
+        self.schema = pa.schema([table_schema.field(name) for name in self._columns])  # nested fields unpruned
         self.partitioning = UnknownPartitioning(partitions)
 
     def execute(self, partition: int) -> BatchSource:
@@ -76,7 +80,7 @@ class MemPlan(ExecutionPlan):
         share = self._table.slice(start, stop - start)
         if self._filters:
             return self._matching(share)
-        return share.select(self._columns).to_reader(max_chunksize=_BATCH_ROWS)
+        return _in_types(share.select(self._columns), self.schema)
 
     def describe(self) -> str:
         return f"{self._table.num_rows:,} rows in memory"
@@ -90,13 +94,46 @@ class MemPlan(ExecutionPlan):
 
         condition = ds.scalar(True)
         for expr in self._filters:
-            condition &= expr.to_pyarrow(schema=self._table.schema)
+            condition &= expr.to_pyarrow(schema=self._table_schema)
+        read = {*self._columns, *(name for expr in self._filters for name in expr.columns())}
+        schema = pa.schema([field for field in self._table_schema if field.name in read])
         # Without threads the batches come in the table's order, one at a time.
-        scanner = ds.dataset(share).scanner(
-            columns=self._columns, filter=condition, batch_size=_BATCH_ROWS, use_threads=False
+        scanner = ds.Scanner.from_batches(
+            _in_types(share.select(schema.names), schema),
+            columns=self._columns,
+            filter=condition,
+            use_threads=False,
         )
         with scanner.to_reader() as reader:
             yield from (batch for batch in reader if batch.num_rows)
+
+
+def _in_types(table: pa.Table, schema: pa.Schema) -> pa.RecordBatchReader:
+    """The table's rows in batches of a good size, with the types of ``schema``, which has the same columns."""
+    reader = table.to_reader(max_chunksize=_BATCH_ROWS)
+    if table.schema.types == schema.types:
+        return reader
+    batches = (
+        pa.RecordBatch.from_arrays(
+            [to_wire(batch.column(i), field.type, field.name) for i, field in enumerate(schema)], schema=schema
+        )
+        for batch in reader
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _filterable(field: pa.Field) -> pa.Field:
+    """``field``, for string views and the few other types that pyarrow cannot filter with the plain type."""
+    values = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    try:
+        pa.nulls(0, values).take(pa.array([], pa.uint16()))
+        return field
+    except pa.ArrowNotImplementedError:
+        pass
+    try:
+        return field.with_type(wire_type(field.type, field.name))
+    except UnsupportedTypeError:
+        return field  # registration will say so
 
 
 def _as_table(data: Any) -> pa.Table:

@@ -38,6 +38,10 @@ MAX_REASON_BYTES = 1024
 _CLAIM = struct.Struct(f"<4s{TICKET_BYTES}sIIq{PROOF_BYTES}s")
 HANDSHAKE_SECONDS = 5.0
 MAX_HANDSHAKES = 256
+_ACCEPT_PAUSE_SECONDS = 0.05
+_SOCKET_NAME = "endpoint.sock"
+_MAX_SOCKET_PATH_CHARS = 100
+_WILDCARDS = ("0.0.0.0", "::")
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
@@ -82,14 +86,15 @@ class Endpoint:
 
     def __init__(self, tcp_host: str | None = None, advertised_host: str | None = None) -> None:
         self._secret = secrets.token_bytes(32)
-        self._tickets: dict[bytes, OpenPartition] = {}
-        self._directory = tempfile.mkdtemp(prefix="headrace-")  # made with mode 0700
-        self._path = os.path.join(self._directory, "endpoint.sock")
-        self._listeners = [_unix_listener(self._path)]
+        self._tickets: dict[bytes, tuple[OpenPartition, int | None]] = {}
+        self._listeners: list[socket.socket] = []
         self._host, self._port = "", 0
         if tcp_host is not None:
-            self._listeners.append(_tcp_listener(tcp_host))
-            self._host, self._port = advertised_host or tcp_host, self._listeners[1].getsockname()[1]
+            self._listeners.append(_tcp_listener(tcp_host, advertised_host))
+            self._host, self._port = advertised_host or tcp_host, self._listeners[0].getsockname()[1]
+        self._directory = _private_directory()
+        self._path = os.path.join(self._directory, _SOCKET_NAME)
+        self._listeners.append(_unix_listener(self._path))
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._finished: queue.SimpleQueue[_Connection] = queue.SimpleQueue()
@@ -99,10 +104,13 @@ class Endpoint:
         self._thread = threading.Thread(target=self._run, name="headrace-endpoint", daemon=True)
         self._thread.start()
 
-    def offer(self, open_partition: OpenPartition) -> bytes:
-        """Make a ticket that opens these partitions, and these only, until it is withdrawn."""
+    def offer(self, open_partition: OpenPartition, partitions: int | None = None) -> bytes:
+        """Make a ticket that opens these partitions, and these only, until it is withdrawn.
+
+        ``partitions`` is how many there are; with None ``open_partition`` checks the number itself.
+        """
         ticket = secrets.token_bytes(TICKET_BYTES)
-        self._tickets[ticket] = open_partition
+        self._tickets[ticket] = (open_partition, partitions)
         return ticket
 
     def withdraw(self, ticket: bytes) -> None:
@@ -142,7 +150,8 @@ class Endpoint:
                     if fd in listeners:
                         self._accept(listeners[fd])
                     elif fd == self._wake_reader.fileno():
-                        self._wake_reader.recv(4096)
+                        with contextlib.suppress(BlockingIOError):
+                            self._wake_reader.recv(4096)
                     elif fd in self._connections:
                         self._progress(self._connections[fd], event)
                 self._drop_late_handshakes()
@@ -162,9 +171,15 @@ class Endpoint:
     def _accept(self, listener: socket.socket) -> None:
         try:
             sock, _ = listener.accept()
+        except BlockingIOError:
+            return
         except OSError:
+            time.sleep(_ACCEPT_PAUSE_SECONDS)  # out of file descriptors: do not spin until one is free
             return
         sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a one-row batch must not wait for more
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # an executor's host may vanish silently
         handshaking = [c for c in self._connections.values() if c.server is None]
         if len(handshaking) >= MAX_HANDSHAKES:
             self._drop(min(handshaking, key=lambda c: c.deadline))
@@ -180,7 +195,7 @@ class Endpoint:
 
     def _progress(self, connection: _Connection, event: int) -> None:
         if connection.server is not None:
-            # A reader sends nothing after the handshake but, perhaps, why it goes: any event means that it is gone.
+            # A reader sends nothing after the handshake but, perhaps, why it goes: any event means it is gone.
             connection.server.stop(_parting_words(connection.sock))
             self._poll.unregister(connection.sock)
             with contextlib.suppress(OSError):
@@ -188,6 +203,8 @@ class Endpoint:
             return
         try:
             data = connection.sock.recv(_CLAIM.size - len(connection.received))
+        except BlockingIOError:
+            return  # an event of an earlier connection that had the same descriptor
         except OSError:
             data = b""
         connection.received += data
@@ -203,10 +220,8 @@ class Endpoint:
         if magic != MAGIC or not hmac.compare_digest(expected, proof):
             self._drop(connection)
             return
-        open_partition = self._tickets.get(ticket)
         try:
-            claim = Claim(partition, attempt, execution)
-            server = open_partition(claim) if open_partition else _Refusal(_unknown_ticket())
+            server = self._open(ticket, Claim(partition, attempt, execution))
         except Exception as error:  # e.g. StreamConsumedError: the reader's query is told, others go on
             server = _Refusal(Failure.of(error, partition=partition))
         connection.server = server
@@ -215,13 +230,28 @@ class Endpoint:
             self._poll.unregister(connection.sock)
         else:
             self._poll.modify(connection.sock, _GONE)
-        threading.Thread(
+        thread = threading.Thread(
             target=self._serve, args=(connection, server), name=f"headrace-partition-{partition}", daemon=True
-        ).start()
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the process can have no more threads: this query fails, others go on
+            self._drop(connection)
+
+    def _open(self, ticket: bytes, claim: Claim) -> PartitionServer:
+        offered = self._tickets.get(ticket)
+        if offered is None:
+            raise TransportError(
+                "the scan behind this query is gone: its session context was closed or its plan released"
+            )
+        open_partition, partitions = offered
+        if partitions is not None and claim.partition >= partitions:
+            raise TransportError(f"there is no partition {claim.partition}: this scan has {partitions}")
+        return open_partition(claim)
 
     def _serve(self, connection: _Connection, server: PartitionServer) -> None:
         try:
-            with contextlib.suppress(OSError):  # the reader is gone, and knows why
+            with contextlib.suppress(OSError, TransportError):  # the peer is gone, or is none of ours
                 server.serve(connection.sock)
         finally:
             self._finished.put(connection)
@@ -269,10 +299,12 @@ def _parting_words(sock: socket.socket) -> str:
     return words.decode(errors="replace") or "its reader went away (the query, its task or its executor was killed)"
 
 
-def _unknown_ticket() -> Failure:
-    return Failure.of(
-        TransportError("the scan behind this query is gone: its session context was closed or its plan released")
-    )
+def _private_directory() -> str:
+    directory = tempfile.mkdtemp(prefix="headrace-")  # made with mode 0700
+    if len(os.path.join(directory, _SOCKET_NAME)) > _MAX_SOCKET_PATH_CHARS:
+        os.rmdir(directory)
+        directory = tempfile.mkdtemp(prefix="headrace-", dir="/tmp")
+    return directory
 
 
 def _unix_listener(path: str) -> socket.socket:
@@ -284,10 +316,26 @@ def _unix_listener(path: str) -> socket.socket:
     return listener
 
 
-def _tcp_listener(host: str) -> socket.socket:
-    family = socket.getaddrinfo(host, None)[0][0]
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.bind((host, 0))
-    listener.listen(1024)
-    listener.setblocking(False)
-    return listener
+def _tcp_listener(host: str, advertised: str | None) -> socket.socket:
+    """Listens on ``host``; where that means all interfaces (the user told Spark so), on ``advertised`` if possible."""
+    hosts = [advertised, host] if advertised and host in _WILDCARDS else [host]
+    refusals: list[str] = []
+    for candidate in hosts:
+        try:
+            family = socket.getaddrinfo(candidate, None)[0][0]
+            listener = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            refusals.append(f"{candidate}: {error}")
+            continue
+        try:
+            listener.bind((candidate, 0))
+            listener.listen(1024)
+            listener.setblocking(False)
+            return listener
+        except OSError as error:
+            listener.close()
+            refusals.append(f"{candidate}: {error}")
+    raise TransportError(
+        f"cannot listen for the executors on the driver's address ({'; '.join(refusals)}); set "
+        "spark.driver.bindAddress to an address of this machine"
+    )

@@ -11,14 +11,18 @@ import enum
 import socket
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+
+from headrace.errors import TransportError
 
 PROTOCOL_VERSION = 1
 HEADER = struct.Struct("<BBHIQ")
 TOTALS = struct.Struct("<QQ")
 SEND_BUFFER_BYTES = 1 << 20
+MAX_FRAME_BYTES = 4 << 30
 _SMALL_BATCH_BYTES = 64 * 1024
 _MAX_PIECES = 512
 
@@ -78,6 +82,45 @@ class FrameWriter:
         body = sum(len(piece) for piece in second)
         header = HEADER.pack(kind, PROTOCOL_VERSION, 0, len(first), body)
         send_all(self._socket, [header, first, *second])
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame as it was received; ``message`` holds both of its parts."""
+
+    kind: FrameKind
+    message: pa.Buffer
+
+
+def read_frame(sock: socket.socket) -> Frame | None:
+    """The next frame; None where the connection ended instead. Raises TransportError for what is not a frame."""
+    header = bytearray(HEADER.size)
+    if not receive_into(sock, memoryview(header)):
+        return None
+    kind, version, _, first, second = HEADER.unpack(header)
+    if version != PROTOCOL_VERSION or kind not in list(FrameKind) or first + second > MAX_FRAME_BYTES:
+        raise TransportError(f"not a Headrace frame (kind {kind}, version {version}, lengths {first} and {second})")
+    message = pa.allocate_buffer(first + second)
+    return Frame(FrameKind(kind), message) if receive_into(sock, memoryview(message)) else None
+
+
+def read_totals(frame: Frame) -> tuple[int, int]:
+    """Rows and batches of an END frame. Raises TransportError if it has none."""
+    if frame.message.size != TOTALS.size:
+        raise TransportError("an END frame without totals")
+    rows, batches = TOTALS.unpack(frame.message)
+    return rows, batches
+
+
+def receive_into(sock: socket.socket, target: memoryview) -> bool:
+    """Fill ``target``; False when the connection ended before."""
+    position = 0
+    while position < len(target):
+        received = sock.recv_into(target[position:])
+        if received == 0:
+            return False
+        position += received
+    return True
 
 
 def send_all(sock: socket.socket, pieces: Sequence[Any]) -> None:

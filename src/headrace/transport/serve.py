@@ -53,7 +53,8 @@ def _pump(stream: PartitionStream, out: CoalescingWriter) -> Failure | None:
         stopped = True
     except _UserError as raised:
         failure = _failure(raised.error, stream, "execute")
-        out.finish()
+        with contextlib.suppress(pa.ArrowException):  # the query fails with the user's error, not with a later one
+            out.finish()
     except OSError:
         raise
     except Exception as error:  # Arrow could not write the batch: a bug of ours or its own, but never silent

@@ -29,6 +29,7 @@ final class EndpointConnection implements PartitionConnection {
   private static final int CHALLENGE_BYTES = 32;
   private static final int PROOF_BYTES = 32;
   private static final int MAX_REASON_CHARS = 300;
+  private static final int SEND_BUFFER_BYTES = 1 << 20;
   private static final int TIMEOUT_MILLIS = 10_000;
 
   private final SocketChannel channel;
@@ -37,6 +38,7 @@ final class EndpointConnection implements PartitionConnection {
 
   private EndpointConnection(SocketChannel channel) throws IOException {
     this.channel = channel;
+    channel.setOption(StandardSocketOptions.SO_SNDBUF, SEND_BUFFER_BYTES);
     channel.configureBlocking(false);
     this.selector = Selector.open();
     SelectionKey key = channel.register(selector, SelectionKey.OP_READ);
@@ -139,7 +141,8 @@ final class EndpointConnection implements PartitionConnection {
   }
 
   @Override
-  public String lostMessage(String table, int partition) {
+  public String lost(String table, int partition) {
+    close();
     return String.format(
         "TransportError: the driver's Python process broke off partition %d of table '%s' before its end: it died, or"
             + " its session context was closed while the query ran", partition, table);

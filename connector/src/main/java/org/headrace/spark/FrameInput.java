@@ -26,6 +26,7 @@ final class FrameInput {
   private static final long MAX_METADATA_BYTES = 256L << 20;
   private static final long MAX_BODY_BYTES = 64L << 30;
   private static final int DRAIN_BYTES = 256 << 10;
+  private static final int WRITE_BYTES = 256 << 10;
 
   private final SocketChannel channel;
   private final Selector selector;
@@ -48,7 +49,8 @@ final class FrameInput {
   /** Reads the next frame's header and returns its kind. Throws EOFException where the stream was cut. */
   int next() throws IOException {
     if (pending != 0) {
-      throw new IllegalStateException(pending + " bytes of the last frame were not read");
+      throw new HeadraceException(
+          "TransportError: a frame of kind " + kind + " has " + pending + " bytes more than such a frame has", null);
     }
     readFully(header);
     header.flip();
@@ -122,8 +124,11 @@ final class FrameInput {
     return kind == END || kind == ERROR;
   }
 
+  /** Writes in slices: the JDK copies a heap buffer whole for every attempt, however little the socket takes. */
   void write(ByteBuffer bytes) throws IOException {
-    while (bytes.hasRemaining()) {
+    int end = bytes.limit();
+    while (bytes.position() < end) {
+      bytes.limit(Math.min(end, bytes.position() + WRITE_BYTES));
       if (channel.write(bytes) == 0) {
         await(SelectionKey.OP_WRITE, 0);
       }
@@ -146,6 +151,11 @@ final class FrameInput {
         await(SelectionKey.OP_READ, left);
       }
     }
+  }
+
+  /** Waits for the one byte with which the other side says that it has received everything. */
+  void awaitReceipt() throws IOException {
+    readFully(ByteBuffer.allocate(1));
   }
 
   /** Makes a reader that waits give up; any thread. */

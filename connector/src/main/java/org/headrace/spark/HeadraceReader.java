@@ -1,9 +1,12 @@
 package org.headrace.spark;
 
-import java.io.EOFException;
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
@@ -11,9 +14,13 @@ import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.Field;
+import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnVector;
@@ -56,15 +63,28 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       throw transportError("cannot open", e);
     }
     this.frames = connection.frames();
-    this.allocator =
-        ArrowUtils.rootAllocator()
-            .newChildAllocator("headrace " + table + " " + partition, 0, Long.MAX_VALUE);
+    this.allocator = childAllocator();
     TaskContext task = TaskContext.get();
     if (task != null) {
       TaskInterruptListener giveUp = (context, reason) -> frames.cancel();
       task.addTaskInterruptListener(giveUp);
       TaskFailureListener remember = (context, error) -> taskError = String.valueOf(error);
       task.addTaskFailureListener(remember);
+    }
+  }
+
+  private BufferAllocator childAllocator() {
+    boolean made = false;
+    try {
+      BufferAllocator child =
+          ArrowUtils.rootAllocator()
+              .newChildAllocator("headrace " + table + " " + partition, 0, Long.MAX_VALUE);
+      made = true;
+      return child;
+    } finally {
+      if (!made) { // nobody will close a reader whose constructor threw
+        connection.abandon("the executor is out of memory");
+      }
     }
   }
 
@@ -90,9 +110,11 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
           default -> throw readError();
         }
       }
-    } catch (EOFException e) {
+    } catch (InterruptedIOException e) {
+      throw e;
+    } catch (IOException e) { // the end of the stream, or a connection that was reset
       ended = true;
-      throw new HeadraceException(connection.lostMessage(table, partition), null);
+      throw new HeadraceException(connection.lost(table, partition), null);
     }
   }
 
@@ -137,39 +159,74 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
 
   private void readSchema() throws IOException {
     ByteBuffer message = frames.readFirst();
-    message.position(IPC_PREFIX_BYTES);
-    root =
-        VectorSchemaRoot.create(
-            MessageSerializer.deserializeSchema(Message.getRootAsMessage(message.slice())), allocator);
-    if (root.getFieldVectors().size() != schema.length()) {
+    if (root != null) {
+      throw damaged("a second schema", null);
+    }
+    Schema sent;
+    try {
+      sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
+    } catch (RuntimeException e) {
+      throw damaged("a schema that cannot be read", e);
+    }
+    checkSchema(sent);
+    root = VectorSchemaRoot.create(sent, allocator);
+    loader = new VectorLoader(root);
+  }
+
+  /** Columns are read by position and nested ones unchecked, so all of it must be what was planned. */
+  private void checkSchema(Schema sent) {
+    List<Field> fields = sent.getFields();
+    boolean same = fields.size() == schema.length();
+    for (int i = 0; same && i < fields.size(); i++) {
+      StructField planned = schema.fields()[i];
+      same =
+          planned.name().equals(fields.get(i).getName())
+              && DataType.equalsIgnoreNullability(ArrowUtils.fromArrowField(fields.get(i)), planned.dataType());
+    }
+    if (!same) {
       throw new HeadraceException(
           String.format(
-              "TransportError: table '%s' sent %d columns where %d were planned",
-              table, root.getFieldVectors().size(), schema.length()),
+              "TransportError: partition %d of table '%s' sent the columns %s where %s were planned",
+              partition, table, fields, schema.catalogString()),
           null);
     }
-    loader = new VectorLoader(root);
+  }
+
+  private static ByteBuffer withoutPrefix(ByteBuffer message) {
+    return message.position(IPC_PREFIX_BYTES).slice();
   }
 
   private void readBatch() throws IOException {
     if (root == null) {
-      throw new HeadraceException("TransportError: a batch came before the schema", null);
+      throw damaged("a batch before the schema", null);
     }
     root.clear();
     ByteBuffer message = frames.readFirst();
-    message.position(IPC_PREFIX_BYTES);
     ArrowBuf body = readBody(frames.secondLength());
-    try (ArrowRecordBatch batch =
-        MessageSerializer.deserializeRecordBatch(Message.getRootAsMessage(message.slice()), body)) {
-      loader.load(batch);
-    }
     ColumnVector[] columns = new ColumnVector[schema.length()];
-    for (int i = 0; i < columns.length; i++) {
-      columns[i] = ArrowColumns.of(root.getVector(i), schema.fields()[i].dataType());
+    try (ArrowRecordBatch batch = decoded(message, body)) {
+      loader.load(batch);
+      for (int i = 0; i < columns.length; i++) {
+        columns[i] = ArrowColumns.of(root.getVector(i), schema.fields()[i].dataType());
+      }
+    } catch (IllegalArgumentException | IndexOutOfBoundsException e) {
+      throw e instanceof HeadraceException named ? named : damaged("a batch that cannot be read", e);
     }
     current = new ColumnarBatch(columns, root.getRowCount());
     rows += root.getRowCount();
     batches++;
+  }
+
+  /** Takes over {@code body}. */
+  private ArrowRecordBatch decoded(ByteBuffer message, ArrowBuf body) {
+    try {
+      return MessageSerializer.deserializeRecordBatch(Message.getRootAsMessage(withoutPrefix(message)), body);
+    } catch (IOException | RuntimeException e) {
+      if (body.refCnt() > 0) {
+        body.close();
+      }
+      throw damaged("a batch that cannot be read", e);
+    }
   }
 
   private ArrowBuf readBody(long length) throws IOException {
@@ -191,6 +248,9 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
 
   private void readEnd() throws IOException {
     ByteBuffer totals = frames.readFirst();
+    if (totals.remaining() != 2 * Long.BYTES) {
+      throw damaged("an end without totals", null);
+    }
     long sentRows = totals.getLong();
     long sentBatches = totals.getLong();
     ended = true;
@@ -208,8 +268,20 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     String failure = StandardCharsets.UTF_8.decode(frames.readFirst()).toString();
     ended = true;
     connection.finish();
-    String text = Planners.JSON.readTree(failure).path("text").asText(failure);
-    return new HeadraceException(text, failure);
+    JsonNode json;
+    try {
+      json = Planners.JSON.readTree(failure);
+    } catch (JsonProcessingException e) {
+      throw damaged("an error that cannot be read: " + failure, null);
+    }
+    return new HeadraceException(json.path("text").asText(failure), failure);
+  }
+
+  private HeadraceException damaged(String what, Exception e) {
+    return new HeadraceException(
+        String.format(
+            "TransportError: partition %d of table '%s' sent %s%s", partition, table, what, e == null ? "" : ": " + e),
+        null);
   }
 
   private HeadraceException transportError(String what, IOException e) {

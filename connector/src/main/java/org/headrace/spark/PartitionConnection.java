@@ -7,11 +7,11 @@ interface PartitionConnection {
   FrameInput frames();
 
   /** The stream was read up to its END or ERROR frame. */
-  void finish() throws IOException;
+  void finish();
 
   /** The stream is no longer wanted, or broke: the producer is told to stop, and why. Never blocks on it. */
   void abandon(String reason);
 
-  /** What to tell the user when the other side vanished in the middle of the stream. */
-  String lostMessage(String table, int partition);
+  /** The other side vanished in the middle of the stream: releases everything and returns what to tell the user. */
+  String lost(String table, int partition);
 }

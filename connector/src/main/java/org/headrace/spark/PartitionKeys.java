@@ -10,6 +10,7 @@ import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DayTimeIntervalType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
@@ -27,15 +28,15 @@ import org.apache.spark.unsafe.types.UTF8String;
 final class PartitionKeys {
   private PartitionKeys() {}
 
-  /** A partition's key: its values for a key partitioning, its number (once per column) for a hash partitioning. */
+  /** A partition's key: the values of its columns for a key partitioning, numbers for a hash partitioning. */
   static InternalRow row(JsonNode partitioning, int partition, StructType schema) {
     JsonNode columns = partitioning.get("columns");
+    JsonNode key = partitioning.get("keys").get(partition);
+    boolean identity = partitioning.get("kind").asText().equals("key");
     Object[] values = new Object[columns.size()];
     for (int i = 0; i < values.length; i++) {
       values[i] =
-          partitioning.get("kind").asText().equals("key")
-              ? value(partitioning.get("keys").get(partition).get(i), schema.apply(columns.get(i).asText()).dataType())
-              : Integer.valueOf(partition);
+          identity ? value(key.get(i), schema.apply(columns.get(i).asText()).dataType()) : key.get(i).asInt();
     }
     return new GenericInternalRow(values);
   }
@@ -57,7 +58,10 @@ final class PartitionKeys {
       return (short) json.asInt();
     } else if (type instanceof IntegerType || type instanceof DateType) {
       return json.asInt();
-    } else if (type instanceof LongType || type instanceof TimestampType || type instanceof TimestampNTZType) {
+    } else if (type instanceof LongType
+        || type instanceof TimestampType
+        || type instanceof TimestampNTZType
+        || type instanceof DayTimeIntervalType) {
       return json.asLong();
     } else if (type instanceof FloatType) {
       return Float.parseFloat(json.asText());

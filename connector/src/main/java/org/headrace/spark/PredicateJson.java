@@ -28,10 +28,20 @@ import org.apache.spark.sql.types.TimestampType;
 
 /** Spark's V2 expressions as JSON for Python; driver JVM. What cannot be told faithfully is not told at all. */
 final class PredicateJson {
+  /** Deeper trees (a thousand ORs chained by a program) would be more than JSON and Python's stack take. */
+  private static final int MAX_DEPTH = 100;
+
   private PredicateJson() {}
 
   /** The expression in JSON, or null where a part of it has no faithful form. */
   static ObjectNode of(Expression expression) {
+    return of(expression, 0);
+  }
+
+  private static ObjectNode of(Expression expression, int depth) {
+    if (depth > MAX_DEPTH) {
+      return null;
+    }
     if (expression instanceof Literal<?> literal) {
       return literal(literal);
     }
@@ -44,28 +54,28 @@ final class PredicateJson {
       return node;
     }
     if (expression instanceof Cast cast) {
-      ObjectNode operand = of(cast.expression());
+      ObjectNode operand = of(cast.expression(), depth + 1);
       node.put("cast", cast.dataType().catalogString());
       node.set("operand", operand);
       return operand == null ? null : node;
     }
     if (expression instanceof Extract extract) {
-      return call(node, "EXTRACT_" + extract.field(), extract.source());
+      return call(node, depth, "EXTRACT_" + extract.field(), extract.source());
     }
     if (expression instanceof UserDefinedScalarFunc function) {
-      return call(node, function.canonicalName(), function.children());
+      return call(node, depth, function.canonicalName(), function.children());
     }
     if (expression instanceof GeneralScalarExpression call) {
-      return call(node, call.name(), call.children());
+      return call(node, depth, call.name(), call.children());
     }
     return null;
   }
 
-  private static ObjectNode call(ObjectNode node, String name, Expression... children) {
+  private static ObjectNode call(ObjectNode node, int depth, String name, Expression... children) {
     node.put("call", name);
     ArrayNode args = node.putArray("args");
     for (Expression child : children) {
-      ObjectNode arg = of(child);
+      ObjectNode arg = of(child, depth + 1);
       if (arg == null) {
         return null;
       }

@@ -73,10 +73,15 @@ final class WorkerConnection implements PartitionConnection {
   }
 
   @Override
-  public void finish() throws IOException {
-    if (!gone) {
+  public void finish() {
+    if (gone) {
+      return;
+    }
+    try {
       frames.write(ByteBuffer.wrap(new byte[] {DONE}));
       release();
+    } catch (IOException e) {
+      destroy(); // it died after its last frame: all rows have come, so that is no reason to fail
     }
   }
 
@@ -104,7 +109,7 @@ final class WorkerConnection implements PartitionConnection {
   }
 
   @Override
-  public String lostMessage(String table, int partition) {
+  public String lost(String table, int partition) {
     gone = true;
     String pid = process.isDefined() ? process.get().toString().replaceFirst("\\D*(\\d+).*", "$1") : "";
     destroy();

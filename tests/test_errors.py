@@ -1,0 +1,505 @@
+"""Whatever user code does wrong, in whatever phase and process, the user is told what, where and in which words."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows
+
+import headrace as hr
+
+placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
+
+
+class FloodError(ValueError):
+    """A user's own exception class."""
+
+
+class Unpicklable(Exception):
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.lock = threading.Lock()
+
+
+class NeedsTwo(Exception):
+    """Pickles, but cannot be rebuilt from its args."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class Abort(BaseException):
+    """Not an Exception, so that ``except Exception`` does not see it."""
+
+
+class BadProvider(hr.TableProvider):
+    """Misbehaves in one method, which ``behaviour`` replaces."""
+
+    def __init__(self, method: str, behaviour: Callable[..., Any]) -> None:
+        self.method = method
+        self.behaviour = behaviour
+
+    def schema(self) -> pa.Schema:
+        return self.behaviour() if self.method == "schema" else NUMBERS
+
+    def supports_filters_pushdown(self, filters: Any) -> Any:
+        if self.method == "supports_filters_pushdown":
+            return self.behaviour(filters)
+        return super().supports_filters_pushdown(filters)
+
+    def scan(self, request: hr.ScanRequest) -> Any:
+        if self.method == "scan":
+            return self.behaviour(request)
+        return FunctionPlan(NUMBERS, ten_rows, 1, hr.Placement.EXECUTORS)
+
+
+def raising(error: Callable[[], BaseException]) -> Callable[..., Any]:
+    def river(*_args: Any) -> Any:
+        raise error()
+
+    return river
+
+
+def raising_after_a_batch(error: Callable[[], BaseException]) -> Callable[[int], Any]:
+    def river(_partition: int) -> Iterator[pa.RecordBatch]:
+        yield numbers(5)
+        raise error()
+
+    return river
+
+
+def still_works(ctx: hr.SessionContext) -> None:
+    for placement in BOTH_PLACEMENTS:
+        name = f"after_{placement.name}"
+        ctx.register_table(name, FunctionTable(ten_rows, partitions=2, placement=placement), replace=True)
+        assert ctx.collect(f"SELECT count(*) AS n FROM {name}").to_pydict() == {"n": [20]}
+
+
+# -- exceptions of the user's code --------------------------------------------------------------------------------
+
+
+@placements
+@pytest.mark.parametrize("when", [raising, raising_after_a_batch], ids=["first", "later"])
+def test_execute_raising_is_a_provider_error_with_everything_known(
+    ctx: hr.SessionContext, placement: hr.Placement, when: Callable[..., Any]
+) -> None:
+    ctx.register_table("rain", FunctionTable(when(lambda: FloodError("too much")), placement=placement))
+    with pytest.raises(hr.ProviderError) as caught:
+        ctx.collect("SELECT * FROM rain")
+    error = caught.value
+    assert error.exception_type.endswith("FloodError")
+    assert error.message == "too much"
+    assert (error.table, error.partition) == ("rain", 0)
+    assert isinstance(error.__cause__, FloodError)
+    assert error.__cause__.args == ("too much",)
+    assert "raise error()" in error.traceback
+    assert "in river" in error.traceback
+    assert "headrace/" not in error.traceback  # starts in the user's code
+    text = str(error)
+    assert "FloodError: too much" in text.splitlines()[0]
+    assert "FunctionPlan.execute" in text
+    assert len(text.splitlines()) < 15
+
+
+@placements
+def test_execute_raising_shows_class_message_and_traceback_in_native_pyspark(
+    ctx: hr.SessionContext, placement: hr.Placement
+) -> None:
+    ctx.register_table("rain", FunctionTable(raising_after_a_batch(lambda: FloodError("too much")), placement=placement))
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the class is PySpark's own choice
+        ctx.sql("SELECT sum(a) FROM rain").collect()
+    text = str(caught.value)
+    assert "FloodError: too much" in text
+    assert "in river" in text
+    assert "'rain'" in text
+    assert "partition 0" in text
+    assert "py4j" not in text
+    assert len(text) < 4000
+
+
+@placements
+def test_execute_raising_in_one_of_many_partitions_names_that_partition(
+    ctx: hr.SessionContext, placement: hr.Placement
+) -> None:
+    def third_is_bad(partition: int) -> Iterator[pa.RecordBatch]:
+        yield numbers(1)
+        if partition == 2:
+            raise KeyError("shard")
+
+    ctx.register_table("shards", FunctionTable(third_is_bad, partitions=4, placement=placement))
+    with pytest.raises(hr.ProviderError) as caught:
+        ctx.collect("SELECT * FROM shards")
+    assert caught.value.partition == 2
+    assert caught.value.exception_type == "KeyError"
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@placements
+def test_generator_raising_in_its_finally_fails_the_query(ctx: hr.SessionContext, placement: hr.Placement) -> None:
+    def leaky(_partition: int) -> Iterator[pa.RecordBatch]:
+        try:
+            yield numbers(5)
+        finally:
+            raise FloodError("while closing")
+
+    ctx.register_table("leaky", FunctionTable(leaky, placement=placement))
+    with pytest.raises(hr.ProviderError, match="while closing"):
+        ctx.collect("SELECT * FROM leaky")
+
+
+@placements
+def test_iterator_raising_in_close_fails_the_query_and_says_so(
+    ctx: hr.SessionContext, placement: hr.Placement
+) -> None:
+    class Tap:
+        def __init__(self) -> None:
+            self.batches = iter([numbers(5)])
+
+        def __iter__(self) -> Tap:
+            return self
+
+        def __next__(self) -> pa.RecordBatch:
+            return next(self.batches)
+
+        def close(self) -> None:
+            raise FloodError("stuck")
+
+    ctx.register_table("tap", FunctionTable(lambda _: Tap(), placement=placement))
+    with pytest.raises(hr.ProviderError, match="stuck") as caught:
+        ctx.collect("SELECT * FROM tap")
+    assert "while closing" in str(caught.value)
+
+
+@placements
+@pytest.mark.parametrize("when", [raising, raising_after_a_batch], ids=["first", "later"])
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, Abort])
+def test_execute_raising_a_base_exception_fails_the_query_and_nothing_hangs(
+    ctx: hr.SessionContext, placement: hr.Placement, when: Callable[..., Any], kind: type[BaseException]
+) -> None:
+    ctx.register_table("rude", FunctionTable(when(lambda: kind("bye")), placement=placement))
+    with pytest.raises(hr.ProviderError) as caught:
+        ctx.collect("SELECT * FROM rude")
+    assert caught.value.exception_type.endswith(kind.__name__)
+    assert caught.value.message == "bye"
+    assert isinstance(caught.value.__cause__, kind)
+
+
+def test_base_exceptions_in_execute_leave_the_worker_usable(ctx: hr.SessionContext) -> None:
+    def pid_then_exit(_partition: int) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([os.getpid()])], schema=NUMBERS)
+
+    def leave(_partition: int) -> Iterator[pa.RecordBatch]:
+        sys.exit(0)
+        yield
+
+    ctx.register_table("pids", FunctionTable(pid_then_exit))
+    ctx.register_table("leave", FunctionTable(leave))
+    before = ctx.collect("SELECT a FROM pids").to_pydict()["a"]
+    for _ in range(3):
+        with pytest.raises(hr.ProviderError, match="SystemExit"):
+            ctx.collect("SELECT * FROM leave")
+    assert ctx.collect("SELECT a FROM pids").to_pydict()["a"] == before
+
+
+@placements
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [
+        (lambda: Unpicklable("has a lock"), "Unpicklable", "has a lock"),
+        (lambda: NeedsTwo(7, "cannot be rebuilt"), "NeedsTwo", "7: cannot be rebuilt"),
+        (lambda: Mute(), "Mute", "whose str() raised RuntimeError"),
+        (lambda: FloodError("x" * 5_000_000), "FloodError", "characters left out"),
+        (lambda: FloodError("caf\udce9.parquet"), "FloodError", "caf\\udce9.parquet"),
+        (lambda: FloodError(""), "FloodError", ""),
+        (lambda: FloodError("drei Flüße\n\t'\"\\ {} %s \0"), "FloodError", "drei Flüße\n\t'\"\\ {} %s \0"),
+    ],
+    ids=["unpicklable", "not rebuildable", "str raises", "huge", "surrogate", "empty", "odd characters"],
+)
+def test_execute_raising_a_difficult_exception_still_tells_class_and_message(
+    ctx: hr.SessionContext, placement: hr.Placement, make: Callable[[], BaseException], kind: str, words: str
+) -> None:
+    ctx.register_table("odd", FunctionTable(raising(make), placement=placement))
+    with pytest.raises(hr.ProviderError) as caught:
+        ctx.collect("SELECT * FROM odd")
+    assert caught.value.exception_type.endswith(kind)
+    assert words in caught.value.message
+    assert "in river" in caught.value.traceback
+    assert len(str(caught.value)) < 25_000
+
+
+@placements
+def test_execute_raising_from_another_exception_shows_both(ctx: hr.SessionContext, placement: hr.Placement) -> None:
+    def river(_partition: int) -> Any:
+        try:
+            raise OSError("pipe burst")
+        except OSError as error:
+            raise FloodError("no water") from error
+
+    ctx.register_table("rain", FunctionTable(river, placement=placement))
+    with pytest.raises(hr.ProviderError) as caught:
+        ctx.collect("SELECT * FROM rain")
+    assert "OSError: pipe burst" in caught.value.traceback
+    assert "direct cause" in caught.value.traceback
+
+
+def test_schema_raising_reaches_the_caller_unchanged(ctx: hr.SessionContext) -> None:
+    error = FloodError("no schema today")
+    with pytest.raises(FloodError) as caught:
+        ctx.register_table("bad", BadProvider("schema", raising(lambda: error)))
+    assert caught.value is error
+    assert not ctx.table_exists("bad")
+
+
+@pytest.mark.parametrize("method", ["scan", "supports_filters_pushdown"])
+@pytest.mark.parametrize("kind", [FloodError, SystemExit, Abort])
+def test_planning_method_raising_is_a_provider_error(
+    ctx: hr.SessionContext, method: str, kind: type[BaseException]
+) -> None:
+    ctx.register_table("bad", BadProvider(method, raising(lambda: kind("at planning"))))
+    with pytest.raises(hr.ProviderError) as caught:
+        ctx.collect("SELECT * FROM bad WHERE a > 1")
+    error = caught.value
+    assert error.exception_type.endswith(kind.__name__)
+    assert error.message == "at planning"
+    assert isinstance(error.__cause__, kind)
+    assert error.table == "bad"
+    assert error.partition is None
+    assert f"BadProvider.{method}" in str(error)
+    assert "in river" in error.traceback
+
+
+@pytest.mark.parametrize("method", ["scan", "supports_filters_pushdown"])
+def test_planning_method_raising_is_readable_in_native_pyspark(ctx: hr.SessionContext, method: str) -> None:
+    ctx.register_table("bad", BadProvider(method, raising(lambda: FloodError("at planning"))))
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - the class is PySpark's own choice
+        ctx.sql("SELECT * FROM bad WHERE a > 1").collect()
+    text = str(caught.value)
+    assert "FloodError: at planning" in text
+    assert "in river" in text
+    assert "py4j" not in text
+    assert len(text) < 4000
+
+
+def test_explain_of_a_provider_that_raises_is_a_provider_error(ctx: hr.SessionContext) -> None:
+    ctx.register_table("bad", BadProvider("scan", raising(lambda: FloodError("at planning"))))
+    with pytest.raises(hr.ProviderError, match="at planning"):
+        ctx.explain("SELECT * FROM bad")
+
+
+# -- broken promises ----------------------------------------------------------------------------------------------
+
+
+WRONG_NAME = pa.record_batch({"b": pa.array([1], pa.int64())})
+WRONG_TYPE = pa.record_batch({"a": pa.array(["x"])})
+
+
+@placements
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda _: None, "FunctionPlan.execute returned NoneType"),
+        (lambda _: 7, "FunctionPlan.execute returned int"),
+        (lambda _: [None], "FunctionPlan.execute yielded NoneType"),
+        (lambda _: [{"a": 1}], "FunctionPlan.execute yielded dict, expected pyarrow.RecordBatch"),
+        (lambda _: [pa.Table.from_batches([numbers(1)])], "use Table.to_batches()"),
+        (lambda _: [numbers(1), WRONG_NAME], "b: int64"),
+        (lambda _: [WRONG_TYPE], "a: string"),
+        (lambda _: pa.Table.from_batches([WRONG_TYPE]), "a: string"),
+    ],
+    ids=["None", "int", "yields None", "yields dict", "yields Table", "other name", "other type", "stream, type"],
+)
+def test_execute_breaking_its_promise_is_a_named_error(
+    ctx: hr.SessionContext, placement: hr.Placement, function: Callable[[int], Any], words: str
+) -> None:
+    ctx.register_table("broken", FunctionTable(function, placement=placement))
+    with pytest.raises(hr.HeadraceError) as caught:
+        ctx.collect("SELECT * FROM broken")
+    text = str(caught.value)
+    assert words in text
+    assert "'broken'" in text
+    assert "partition 0" in text
+
+
+@placements
+def test_execute_yielding_another_schema_prints_both(ctx: hr.SessionContext, placement: hr.Placement) -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
+    swapped = pa.record_batch({"b": pa.array(["x"]), "a": pa.array([1], pa.int64())})
+    ctx.register_table("swapped", FunctionTable(lambda _: [swapped], schema=schema, placement=placement))
+    with pytest.raises(hr.SchemaMismatchError) as caught:
+        ctx.collect("SELECT * FROM swapped")
+    assert "expected:\n  pyarrow.Field<a: int64>\n  pyarrow.Field<b: string>" in str(caught.value)
+    assert "found:\n  pyarrow.Field<b: string>\n  pyarrow.Field<a: int64>" in str(caught.value)
+
+
+@placements
+def test_execute_yielding_nulls_where_none_were_promised_is_an_error(
+    ctx: hr.SessionContext, placement: hr.Placement
+) -> None:
+    schema = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+    nulls = pa.record_batch([pa.array([1, None], pa.int64())], schema=NUMBERS)
+    ctx.register_table("nulls", FunctionTable(lambda _: [nulls], schema=schema, placement=placement))
+    with pytest.raises(hr.SchemaMismatchError, match="yielded nulls in column 'a'"):
+        ctx.collect("SELECT * FROM nulls")
+
+
+@placements
+def test_execute_yielding_batches_that_differ_in_nullability_only_is_accepted(
+    ctx: hr.SessionContext, placement: hr.Placement
+) -> None:
+    declared = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+    other = pa.record_batch([pa.array([1])], schema=declared)
+
+    def mixed(_partition: int) -> Iterator[pa.RecordBatch]:
+        for _ in range(500):  # in quick succession, so that they are merged
+            yield numbers(1)
+            yield other
+
+    ctx.register_table("mixed", FunctionTable(mixed, placement=placement))
+    assert ctx.collect("SELECT count(a) AS n FROM mixed").to_pydict() == {"n": [1000]}
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (lambda _: None, "returned None"),
+        (lambda _: "exact", 'returned str "exact"'),
+        (lambda filters: [hr.FilterPushdown.EXACT] * (len(filters) + 1), "answers for"),
+        (lambda _: [], "returned 0 answers for"),
+        (lambda filters: [True] * len(filters), "answered True for the filter"),
+    ],
+    ids=["None", "str", "too many", "too few", "bool"],
+)
+def test_pushdown_answers_that_break_the_contract_are_a_plan_error(
+    ctx: hr.SessionContext, answers: Callable[[Any], Any], words: str
+) -> None:
+    ctx.register_table("bad", BadProvider("supports_filters_pushdown", answers))
+    with pytest.raises(hr.PlanError) as caught:
+        ctx.collect("SELECT * FROM bad WHERE a > 1")
+    assert "BadProvider.supports_filters_pushdown" in str(caught.value)
+    assert words in str(caught.value)
+
+
+def plan_with(**attributes: Any) -> Callable[[hr.ScanRequest], hr.ExecutionPlan]:
+    def scan(_request: hr.ScanRequest) -> hr.ExecutionPlan:
+        plan = FunctionPlan(NUMBERS, ten_rows, 1, hr.Placement.EXECUTORS)
+        for name, value in attributes.items():
+            setattr(plan, name, value)
+        return plan
+
+    return scan
+
+
+@pytest.mark.parametrize(
+    ("scan", "words"),
+    [
+        (lambda _: None, "BadProvider.scan returned None, expected an ExecutionPlan"),
+        (lambda _: FunctionPlan, "BadProvider.scan returned"),
+        (plan_with(partitioning=hr.UnknownPartitioning(-1)), "promises -1 partitions"),
+        (plan_with(partitioning=hr.UnknownPartitioning(2.5)), "promises 2.5 partitions"),  # type: ignore[arg-type]
+        (plan_with(partitioning=3), "has partitioning 3"),
+        (plan_with(partitioning=hr.KeyPartitioning(["a"], [(1, 2)])), "each key needs one value per column"),
+        (plan_with(partitioning=hr.KeyPartitioning(["z"], [1])), "'z', which is not a column"),
+        (plan_with(partitioning=hr.KeyPartitioning(["a"], ["x"])), "partition key 'x' is not a int64"),
+        (plan_with(placement="driver"), "has placement 'driver'"),
+        (plan_with(ordering=["a"]), "expected SortKeys"),
+        (plan_with(schema=None), "has schema None"),
+    ],
+)
+def test_plan_that_breaks_the_contract_is_a_plan_error(
+    ctx: hr.SessionContext, scan: Callable[[Any], Any], words: str
+) -> None:
+    ctx.register_table("bad", BadProvider("scan", scan))
+    with pytest.raises(hr.PlanError) as caught:
+        ctx.collect("SELECT * FROM bad")
+    assert words in str(caught.value)
+
+
+def test_plan_with_another_schema_prints_the_schemas(ctx: hr.SessionContext) -> None:
+    ctx.register_table("bad", BadProvider("scan", plan_with(schema=pa.schema([("a", pa.string())]))))
+    with pytest.raises(hr.SchemaMismatchError) as caught:
+        ctx.collect("SELECT * FROM bad")
+    assert "a: int64" in str(caught.value)
+    assert "a: string" in str(caught.value)
+    assert "BadProvider.scan" in str(caught.value)
+
+
+# -- the worker process -------------------------------------------------------------------------------------------
+
+
+def test_plan_that_cannot_be_pickled_says_so_and_points_at_driver_placement(ctx: hr.SessionContext) -> None:
+    ctx.register_table("live", BadProvider("scan", plan_with(connection=threading.Lock())))
+    with pytest.raises(hr.PlanError) as caught:
+        ctx.collect("SELECT * FROM live")
+    text = str(caught.value)
+    assert "FunctionPlan (table 'live') cannot be pickled" in text
+    assert "Placement.DRIVER" in text
+
+
+class BadOnArrival:
+    def __getstate__(self) -> dict[str, int]:
+        return {"a": 1}
+
+    def __setstate__(self, _state: Any) -> None:
+        raise FloodError("cannot live here")
+
+
+def test_plan_that_cannot_be_unpickled_in_the_worker_says_why(ctx: hr.SessionContext) -> None:
+    ctx.register_table("bad", BadProvider("scan", plan_with(luggage=BadOnArrival())))
+    with pytest.raises(hr.ProviderError, match="cannot live here") as caught:
+        ctx.collect("SELECT * FROM bad")
+    assert "unpickling the plan" in str(caught.value)
+    still_works(ctx)
+
+
+@pytest.mark.parametrize("ending", ["os._exit", "SIGKILL", "SIGSEGV"])
+def test_worker_dying_in_mid_stream_is_an_error_with_a_hint_and_never_a_short_result(
+    ctx: hr.SessionContext, ending: str
+) -> None:
+    def dying(_partition: int) -> Iterator[pa.RecordBatch]:
+        for start in range(50):
+            yield numbers(10_000, start)
+        if ending == "os._exit":
+            os._exit(0)
+        os.kill(os.getpid(), getattr(signal, ending))
+
+    ctx.register_table("dying", FunctionTable(dying, partitions=2))
+    with pytest.raises(hr.TransportError) as caught:
+        ctx.collect("SELECT count(a) FROM dying")
+    text = str(caught.value)
+    assert "the Python worker (pid " in text
+    assert "'dying'" in text
+    assert "out of memory" in text
+    still_works(ctx)
+
+
+def test_worker_printing_to_stdout_does_not_disturb_the_stream(ctx: hr.SessionContext) -> None:
+    def talkative(partition: int) -> Iterator[pa.RecordBatch]:
+        print("water " * 1000)
+        os.write(1, b"\x00\x01\x02" * 100)
+        yield numbers(10, partition * 10)
+        print("more water", flush=True)
+
+    ctx.register_table("talkative", FunctionTable(talkative, partitions=2))
+    assert ctx.collect("SELECT sum(a) AS s FROM talkative").to_pydict() == {"s": [sum(range(20))]}
+
+
+def test_many_failing_queries_leave_everything_usable(ctx: hr.SessionContext) -> None:
+    for placement in BOTH_PLACEMENTS:
+        table = FunctionTable(raising_after_a_batch(lambda: FloodError("x")), partitions=2, placement=placement)
+        ctx.register_table(f"rain_{placement.name}", table)
+    for turn in range(10):
+        with pytest.raises(hr.ProviderError):
+            ctx.collect(f"SELECT * FROM rain_{BOTH_PLACEMENTS[turn % 2].name}")
+    still_works(ctx)

@@ -1,0 +1,72 @@
+"""The examples: each gives the results it shows, and runs as a script from anywhere."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import headrace as hr
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture
+def example(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    return importlib.import_module(request.param)
+
+
+@pytest.mark.parametrize("example", ["counting_table"], indirect=True)
+def test_counting_table_query_counts_the_even_numbers(ctx: hr.SessionContext, example: ModuleType) -> None:
+    assert example.main(ctx) == {"numbers": 500_000, "total": 249_999_500_000, "largest": 999_998}
+
+
+@pytest.mark.parametrize("example", ["paged_api"], indirect=True)
+def test_paged_api_pushed_filters_and_limit_save_pages(ctx: hr.SessionContext, example: ModuleType) -> None:
+    everything, inexact, limited = example.main(ctx)
+    assert everything["answer"] == [{"n": 900}]
+    assert everything["rows"] == 900
+    books = [p for p in example.PRODUCTS if p["category"] == "books" and p["created"] > "2024-03-01"]
+    assert inexact["answer"] == [{"n": len(books)}]
+    assert len(books) < inexact["rows"] <= len(books) + 5  # those of the first of March were sent and dropped
+    assert len(limited["answer"]) == 3
+    assert (limited["pages"], limited["rows"]) == (1, 3)
+
+
+@pytest.mark.parametrize("example", ["paged_api"], indirect=True)
+def test_paged_api_second_filter_of_a_kind_is_left_to_spark(ctx: hr.SessionContext, example: ModuleType) -> None:
+    with example.product_service() as service:
+        ctx.register_table("products", example.ProductsTable(service.url))
+        where = "created >= DATE '2024-02-01' AND created > DATE '2024-06-01' AND price > 60"
+        expected = sum(p["created"] > "2024-06-01" and p["price"] > 60 for p in example.PRODUCTS)
+        assert ctx.collect(f"SELECT count(*) AS n FROM products WHERE {where}").to_pylist() == [{"n": expected}]
+
+
+@pytest.mark.parametrize("example", ["sharded_source"], indirect=True)
+def test_sharded_source_told_sharding_needs_no_shuffle(
+    ctx: hr.SessionContext, example: ModuleType, capfd: pytest.CaptureFixture[str]
+) -> None:
+    result = example.main(ctx)
+    assert result["amounts"] == {"east": 43_500, "north": 87_000, "south": 130_500, "west": 174_000}
+    assert result["reached"] == dict.fromkeys(("east", "north", "south", "west"), 43_500 / 40_000)
+    assert result["shuffles"] == {
+        "group by, sharding told": 0,
+        "group by, sharding not told": 1,
+        "join, sharding told": 0,
+    }
+    assert "KEY(region; 4 keys), reported" in capfd.readouterr().out
+
+
+def test_sharded_source_as_a_script_elsewhere_finds_the_module_beside_it(tmp_path: Path) -> None:
+    script = EXAMPLES / "sharded_source.py"
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, env=os.environ, capture_output=True, text=True, timeout=110
+    )
+    assert done.returncode == 0, done.stderr
+    assert "'east': 43500" in done.stdout

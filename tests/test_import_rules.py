@@ -1,0 +1,140 @@
+"""Who may import whom: the rooms of the design, checked against every import in the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import headrace
+
+PACKAGE = Path(headrace.__file__).parent
+
+ROOMS: list[tuple[str, list[str]]] = [
+    ("errors", ["errors"]),
+    ("types", ["types"]),
+    ("expressions", ["expressions"]),
+    ("meaning", ["semantics", "normal_form", "evaluation", "translate_*", "sql_values"]),
+    ("pruning", ["guarantee", "filter_terms", "container_stats", "pruning"]),
+    ("plan", ["plan"]),
+    ("provider", ["provider", "pushdown"]),
+    ("stream", ["failure", "stream"]),
+    ("tables", ["tables", "tables.*"]),
+    ("channel", ["channel"]),
+    ("sink", ["sink", "spill"]),
+    ("streaming", ["streaming"]),
+    ("transport", ["transport", "transport.*"]),
+    ("worker", ["worker", "worker_daemon"]),
+    ("exports", [""]),
+    ("spark", ["spark", "spark.*"]),
+    ("testing", ["testing", "testing.*"]),
+    ("command line", ["demo", "demo.*", "cli", "__main__"]),
+]
+"""From the bottom to the top: a room imports itself and what is below it."""
+
+UPWARDS = {
+    ("expressions", "translate_pyarrow"),  # Expr's methods reach their implementations when they are called
+    ("expressions", "translate_sql"),
+    ("expressions", "evaluation"),
+    ("", "spark.session"),  # SessionContext, on first use
+    ("", "spark.results"),  # ResultStream, for type checkers
+}
+
+OUTSIDE: dict[str, list[str]] = {
+    "pyspark": ["spark.*", "worker_daemon"],
+    "py4j": ["spark.*"],
+    "socket": ["transport.*", "worker"],
+    "socketserver": ["transport.*"],
+    "ssl": ["transport.*"],
+    "sqlglot": ["translate_sql", "sql_values"],
+    "typer": ["cli"],
+    "rich": ["cli", "demo", "demo.*"],
+}
+"""Modules that are nobody's business but these rooms'."""
+
+NEVER = {"channel": ["pyarrow"]}
+"""The channel counts things; it does not know that they are Arrow."""
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        yield name, ast.parse(path.read_text(), str(path))
+
+
+def imports(tree: ast.Module) -> Iterator[str]:
+    """Full dotted names, e.g. ``headrace.plan`` for ``from headrace.plan import SortKey``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute here"
+            assert all(alias.name != "*" for alias in node.names), f"no star imports: {node.module}"
+            module = node.module or ""
+            # ``from headrace import errors`` imports a module, ``from headrace.plan import SortKey`` a name
+            for alias in node.names:
+                is_module = (
+                    (PACKAGE.parent / f"{module}.{alias.name}".replace(".", "/")).with_suffix(".py").exists()
+                )
+                yield f"{module}.{alias.name}" if is_module else module
+
+
+def room_of(module: str) -> int:
+    for level, (_, patterns) in enumerate(ROOMS):
+        if any(fnmatchcase(module, pattern) for pattern in patterns):
+            return level
+    raise AssertionError(f"headrace.{module} is in no room: add it to ROOMS in this test, at its place")
+
+
+def own(name: str) -> str | None:
+    """The part after ``headrace.``, or None for a module of others."""
+    return "" if name == "headrace" else name.removeprefix("headrace.") if name.startswith("headrace.") else None
+
+
+def allowed(module: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(module, pattern) for pattern in patterns)
+
+
+def test_every_import_points_down_the_rooms() -> None:
+    upward = [
+        f"headrace.{module or '__init__'} imports headrace.{target}, which is above it"
+        for module, tree in modules()
+        for target in map(own, imports(tree))
+        if target is not None and room_of(target) > room_of(module) and (module, target) not in UPWARDS
+    ]
+    assert upward == []
+
+
+def test_only_the_command_line_and_spark_import_the_exports() -> None:
+    through_the_front = [
+        module for module, tree in modules() if "headrace" in imports(tree) and room_of(module) < room_of("spark")
+    ]
+    assert through_the_front == []
+
+
+def test_every_room_exists_once() -> None:
+    for module, _ in modules():
+        found = [name for name, patterns in ROOMS if allowed(module, patterns)]
+        assert len(found) == 1, f"headrace.{module} is in {found}"
+
+
+def test_outside_modules_are_imported_only_where_they_belong() -> None:
+    misplaced = [
+        f"headrace.{module} imports {target}"
+        for module, tree in modules()
+        for target in imports(tree)
+        if (owners := OUTSIDE.get(target.partition(".")[0])) is not None and not allowed(module, owners)
+    ]
+    assert misplaced == []
+
+
+def test_channel_knows_nothing_of_arrow() -> None:
+    broken = [
+        f"headrace.{module} imports {target}"
+        for module, tree in modules()
+        for target in imports(tree)
+        if target.partition(".")[0] in NEVER.get(module, [])
+    ]
+    assert broken == []

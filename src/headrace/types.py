@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute  # noqa: F401  (pa.compute)
+import pyarrow.compute
 
 from headrace.errors import RegistrationError, SchemaMismatchError, UnsupportedTypeError
 
@@ -64,9 +64,11 @@ def wire_type(type_: pa.DataType, column: str) -> pa.DataType:
     if kind.is_duration(type_):
         return pa.duration("us")
     if kind.is_decimal(type_):
-        if type_.precision > _MAX_DECIMAL_PRECISION or not 0 <= type_.scale <= type_.precision:
+        scale = max(0, type_.scale)  # Spark has no hundreds or thousandths as units: write the zeros out
+        precision = max(type_.precision + max(0, -type_.scale), scale)
+        if precision > _MAX_DECIMAL_PRECISION:
             raise _unsupported(column, type_, "Spark's decimals hold 38 digits: cast to decimal128(38, s) or string")
-        return pa.decimal128(type_.precision, type_.scale)
+        return pa.decimal128(precision, scale)
     if kind.is_fixed_size_binary(type_):
         return pa.binary()
     if kind.is_dictionary(type_) or kind.is_run_end_encoded(type_):
@@ -130,7 +132,10 @@ def pruned_schema(schema: pa.Schema, wanted: dict[str, Any]) -> pa.Schema:
 
 
 def to_wire(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
-    """``array`` as its wire type ``target``. Raises SchemaMismatchError, naming ``column``, if a value would change."""
+    """``array`` as its wire type ``target``.
+
+    Raises SchemaMismatchError, naming ``column``, if a value would change.
+    """
     if array.type == target:
         return array
     try:
@@ -143,7 +148,7 @@ def to_wire(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
 
 
 def converter(source: pa.DataType, target: pa.DataType, column: str) -> Callable[[pa.Array], pa.Array] | None:
-    """A function from arrays of ``source`` to ``target``, pruning nested fields; None when nothing is to be done."""
+    """A function from arrays of ``source`` to ``target``, pruning nested fields; None where nothing changes."""
     if source == target:
         return None
     return lambda array: to_wire(array, target, column)
@@ -195,11 +200,13 @@ def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:
     if isinstance(source, pa.BaseExtensionType):
         return _converted(array.storage, target)
     if kind.is_dictionary(source):
-        # The values first: each once, and pyarrow cannot decode a dictionary of string views (polars' categoricals).
+        # The values first: each once, and pyarrow cannot decode string views (polars' categoricals).
         values = _converted(array.dictionary, target)
         return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
     if kind.is_run_end_encoded(source):
-        return _converted(pa.compute.run_end_decode(array), target)
+        values = _converted(array.values, target)  # first, for the same reasons
+        runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, values)
+        return pa.compute.run_end_decode(runs.slice(array.offset, len(array)))
     if kind.is_struct(source) and kind.is_struct(target):
         wanted = [target.field(i) for i in range(target.num_fields)]
         children = [_converted(array.field(field.name), field.type) for field in wanted]
@@ -266,6 +273,8 @@ def _pruned_type(type_: pa.DataType, wanted: SparkType) -> pa.DataType:
         return _pruned_type(type_.storage_type, wanted)  # an extension type cannot be made of other fields
     if kind.is_dictionary(type_):
         return pa.dictionary(type_.index_type, _pruned_type(type_.value_type, wanted), type_.ordered)
+    if kind.is_run_end_encoded(type_):
+        return pa.run_end_encoded(type_.run_end_type, _pruned_type(type_.value_type, wanted))
     if kind.is_struct(type_):
         by_name = {type_.field(i).name: type_.field(i) for i in range(type_.num_fields)}
         return pa.struct([_pruned_field(by_name[field["name"]], field["type"]) for field in wanted["fields"]])

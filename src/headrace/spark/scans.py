@@ -317,7 +317,7 @@ def _estimate(value: Any, name: str) -> int | None:
 
 def _width(type_: pa.DataType) -> int:
     try:
-        return max(1, type_.bit_width // 8)
+        return max(1, int(type_.bit_width) // 8)
     except ValueError:
         return 20  # what Spark assumes for a string
 

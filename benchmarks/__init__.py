@@ -1,0 +1,1 @@
+"""Benchmarks: Headrace and its rivals, alternately, in one session, on the same data."""

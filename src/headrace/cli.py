@@ -1,0 +1,257 @@
+"""The ``headrace`` command: demo, sql, explain; driver Python."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pyarrow as pa
+import typer
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headrace.errors import HeadraceError
+from headrace.provider import TableProvider
+
+if TYPE_CHECKING:
+    from headrace.spark.session import SessionContext
+
+_WIDTH_OFF_TERMINAL = 100
+
+app = typer.Typer(
+    name="headrace",
+    help="Query Python table providers with Spark SQL.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Query = Annotated[str, typer.Argument(help="The query, in Spark SQL.", show_default=False)]
+Tables = Annotated[
+    list[str],
+    typer.Option(
+        "--table",
+        "-t",
+        metavar="NAME=MODULE:ATTRIBUTE",
+        help="A table: a provider, or a function without arguments that returns one. May be given several times.",
+        default_factory=list,
+        show_default=False,
+    ),
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace {version('headrace')}")
+        raise typer.Exit
+
+
+@app.callback()
+def headrace(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo() -> None:
+    """Show a table in action: its code, what Spark negotiates with it, and what that saves."""
+    from headrace.demo import demo as play
+
+    with _errors_reported(), _session() as ctx:
+        play(ctx, _console(at_most=100))
+
+
+@app.command()
+def sql(
+    query: Query,
+    table: Tables,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the whole result to FILE.parquet, FILE.csv, FILE.arrow, or as CSV to standard output (-).",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Print at most so many rows.")] = 50,
+) -> None:
+    """Run a query and print its result, or write it to a file."""
+    with _errors_reported():
+        write = None if output is None else _writer(output)
+        providers = _providers(table)
+        with _session(providers) as ctx:
+            if write is not None:
+                write(ctx.collect(query))
+                return
+            _print_rows(ctx.collect(ctx.sql(query).limit(limit + 1)), limit)
+
+
+@app.command()
+def explain(query: Query, table: Tables) -> None:
+    """Show what each scan of a query would use of its table, and why not more. Nothing is run."""
+    with _errors_reported():
+        providers = _providers(table)
+        with _session(providers) as ctx:
+            typer.echo(ctx.explain(query))
+
+
+def provider_at(place: str) -> TableProvider:
+    """The provider at ``module:attribute``: an instance, or what a callable without arguments returns.
+
+    Raises typer.BadParameter where there is none; what the user's own code raises passes unchanged.
+    """
+    module_name, _, path = place.partition(":")
+    if not module_name or not path:
+        raise typer.BadParameter(f"{place!r} is not of the form module:attribute")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and an import of its own failed
+        raise typer.BadParameter(f"there is no module {error.name!r} here or among the installed ones") from error
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise typer.BadParameter(f"{module_name!r} has no attribute {path!r}")
+        found = getattr(found, name)
+    if callable(found) and not isinstance(found, TableProvider):
+        found = found()
+    if not isinstance(found, TableProvider):
+        raise typer.BadParameter(f"{place} is a {type(found).__name__}, not a TableProvider")
+    return found
+
+
+def _providers(options: list[str]) -> dict[str, TableProvider]:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    providers: dict[str, TableProvider] = {}
+    for option in options:
+        name, equals, place = option.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"--table takes name=module:attribute, not {option!r}")
+        if name in providers:
+            raise typer.BadParameter(f"--table {name}=... is given twice")
+        providers[name] = provider_at(place)
+    return providers
+
+
+@contextlib.contextmanager
+def _session(providers: dict[str, TableProvider] | None = None) -> Iterator[SessionContext]:
+    console = _console()
+    with console.status("Starting Spark …") if console.is_terminal else contextlib.nullcontext():
+        from headrace.spark.console import quiet_session
+
+        context = quiet_session()
+    with context:
+        for name, provider in (providers or {}).items():
+            context.register_table(name, provider)
+        yield context
+
+
+@contextlib.contextmanager
+def _errors_reported() -> Iterator[None]:
+    """Turns what goes wrong in the user's query or code into a message and exit code 1."""
+    try:
+        yield
+    except HeadraceError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(str(error))
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except Exception as error:
+        spark_console = sys.modules.get("headrace.spark.console")
+        line = spark_console.one_line(error) if spark_console is not None else None
+        _fail(f"{type(error).__name__}: {error}\n\n{_user_traceback(error)}" if line is None else line)
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"error: {message.rstrip()}", err=True)
+    raise typer.Exit(1)
+
+
+def _user_traceback(error: BaseException) -> str:
+    """From the first frame that is neither Headrace's command line nor the import machinery."""
+    tb: TracebackType | None = error.__traceback__
+    while tb is not None and tb.tb_next is not None:
+        file = tb.tb_frame.f_code.co_filename
+        if file != __file__ and "importlib" not in file:
+            break
+        tb = tb.tb_next
+    return "".join(traceback.format_exception(type(error), error, tb))
+
+
+def _writer(output: str) -> Callable[[pa.Table], None]:
+    if output == "-":
+        return lambda table: _write(table, ".csv", sys.stdout.buffer)
+    path = Path(output)
+    if path.suffix not in (".parquet", ".csv", ".arrow"):
+        raise typer.BadParameter(f"--output takes a .parquet, .csv or .arrow file, or -; not {output!r}")
+    if not path.parent.is_dir():
+        raise typer.BadParameter(f"--output {output}: there is no directory {str(path.parent)!r}")
+
+    def write(table: pa.Table) -> None:
+        partial = path.with_name(f".{path.name}.part")  # so that a failure leaves no half a file
+        try:
+            with partial.open("wb") as file:
+                _write(table, path.suffix, file)
+            partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+        typer.echo(f"{table.num_rows:,} rows written to {path}", err=True)
+
+    return write
+
+
+def _write(table: pa.Table, suffix: str, file: Any) -> None:
+    if suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, file)
+    elif suffix == ".arrow":
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        import pyarrow.csv
+
+        try:
+            pyarrow.csv.write_csv(table, file)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise HeadraceError(f"CSV cannot hold this result, use .parquet or .arrow: {error}") from error
+
+
+def _print_rows(table: pa.Table, limit: int) -> None:
+    shown = Table(box=SIMPLE_HEAD, show_edge=False)
+    for field in table.schema:
+        number = (
+            pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
+        )
+        shown.add_column(Text(field.name), justify="right" if number else "left", overflow="fold")
+    for row in table.slice(0, limit).to_pylist():
+        shown.add_row(*(Text("NULL", "dim") if value is None else Text(str(value)) for value in row.values()))
+    console = _console()
+    console.print(shown)
+    if table.num_rows > limit:
+        console.print(f"\nthe first {limit:,} rows; there are more: see --limit and --output", highlight=False)
+    else:
+        console.print(f"\n{table.num_rows:,} row{'' if table.num_rows == 1 else 's'}", highlight=False)
+
+
+def _console(at_most: int | None = None) -> Console:
+    console = Console()
+    width = console.width if console.is_terminal or "COLUMNS" in os.environ else _WIDTH_OFF_TERMINAL
+    return Console(width=width if at_most is None else min(width, at_most))

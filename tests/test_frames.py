@@ -1,0 +1,408 @@
+"""Frames and their merging over a socket pair, without Spark; and what the JVM says to frames that are wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from recording import Batches, table_of
+
+import headrace as hr
+from headrace.stream import PartitionStream, ScanTask, StopFlag
+from headrace.transport import coalesce
+from headrace.transport.coalesce import CoalescingWriter, merged
+from headrace.transport.driver_plan import DriverPartition
+from headrace.transport.frames import HEADER, TOTALS, FrameKind, FrameWriter, send_all
+from headrace.transport.serve import serve_partition
+
+TIMEOUT_S = 20
+Frame = tuple[FrameKind, bytes, bytes]
+
+
+class Wire:
+    """A socket pair whose far end is read by a thread, as soon as ``read`` is called."""
+
+    def __init__(self, send_buffer_bytes: int | None = None) -> None:
+        self.near, self.far = socket.socketpair()
+        if send_buffer_bytes is not None:
+            self.near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+        self.frames: list[Frame] = []
+        self._reader: threading.Thread | None = None
+
+    def read(self) -> Wire:
+        self._reader = threading.Thread(target=self._run, daemon=True)
+        self._reader.start()
+        return self
+
+    def close(self) -> list[Frame]:
+        """End the near end, and give all that arrived at the far one."""
+        self.near.close()
+        if self._reader is not None:
+            self._reader.join(TIMEOUT_S)
+        self.far.close()
+        return self.frames
+
+    def _run(self) -> None:
+        with self.far.makefile("rb") as file:
+            while header := file.read(HEADER.size):
+                kind, version, zero, first, second = HEADER.unpack(header)
+                assert (version, zero) == (1, 0)
+                self.frames.append((FrameKind(kind), file.read(first), file.read(second)))
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    made = Wire()
+    yield made
+    made.close()
+
+
+def received(frames: list[Frame], schema: pa.Schema) -> list[pa.RecordBatch]:
+    assert frames[0][0] is FrameKind.SCHEMA
+    assert pa.ipc.read_schema(pa.py_buffer(frames[0][1])).equals(schema)
+    return [
+        pa.ipc.read_record_batch(pa.py_buffer(first + second), schema)
+        for kind, first, second in frames
+        if kind is FrameKind.BATCH
+    ]
+
+
+def numbers(start: int, count: int) -> pa.RecordBatch:
+    values = pa.array(range(start, start + count), pa.int64())
+    return pa.record_batch({"i": values, "s": pa.array([f"row {i}" for i in values], pa.string())})
+
+
+NUMBERS = numbers(0, 1).schema
+COUNTED = pa.record_batch({"i": pa.array(range(5))}).select([])
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [numbers(0, 3), numbers(3, 1)],
+        [numbers(0, 50_000), numbers(50_000, 1)],
+        [numbers(0, 0), numbers(0, 2), numbers(2, 0)],
+        [numbers(0, 50_000).slice(17, 20_001), numbers(0, 100).slice(3, 5), numbers(0, 9).slice(9)],
+        [],
+    ],
+    ids=["small", "large", "empty", "sliced", "none"],
+)
+def test_frame_writer_batches_arrive_as_they_were(wire: Wire, batches: list[pa.RecordBatch]) -> None:
+    writer = FrameWriter(wire.read().near, NUMBERS)
+    writer.schema()
+    for batch in batches:
+        writer.batch(batch)
+    writer.end()
+    frames = wire.close()
+    assert received(frames, NUMBERS) == batches
+    kind, totals, rest = frames[-1]
+    assert (kind, rest) == (FrameKind.END, b"")
+    assert TOTALS.unpack(totals) == (sum(batch.num_rows for batch in batches), len(batches))
+
+
+def test_frame_writer_slice_of_a_large_batch_sends_the_slice_alone(wire: Wire) -> None:
+    writer = FrameWriter(wire.read().near, NUMBERS)
+    writer.schema()
+    writer.batch(numbers(0, 100_000).slice(10, 10))
+    assert sum(len(first) + len(second) for _, first, second in wire.close()) < 4096
+
+
+def test_frame_writer_batch_without_columns_keeps_its_rows(wire: Wire) -> None:
+    writer = FrameWriter(wire.read().near, COUNTED.schema)
+    writer.schema()
+    writer.batch(COUNTED)
+    writer.batch(COUNTED.slice(0, 2))
+    writer.end()
+    frames = wire.close()
+    assert [batch.num_rows for batch in received(frames, COUNTED.schema)] == [5, 2]
+    assert TOTALS.unpack(frames[-1][1]) == (7, 2)
+
+
+def test_frame_writer_small_socket_buffer_sends_every_byte() -> None:
+    wire = Wire(send_buffer_bytes=4096).read()
+    writer = FrameWriter(wire.near, NUMBERS)
+    writer.schema()
+    batch = numbers(0, 200_000)
+    writer.batch(batch)
+    assert received(wire.close(), NUMBERS) == [batch]
+
+
+def test_send_all_more_pieces_than_one_call_takes_keeps_the_order(wire: Wire) -> None:
+    pieces = [bytes([i % 256]) * (i % 5) for i in range(3000)]
+    body = b"".join(pieces)
+    send_all(wire.read().near, [HEADER.pack(FrameKind.ERROR, 1, 0, 0, len(body)), *pieces])
+    assert wire.close() == [(FrameKind.ERROR, b"", body)]
+
+
+def test_frame_writer_reader_gone_raises_oserror(wire: Wire) -> None:
+    wire.far.close()
+    writer = FrameWriter(wire.near, NUMBERS)
+    with pytest.raises(OSError, match="pipe"):
+        writer.schema()
+
+
+class GatedWriter:
+    """A FrameWriter whose reader is behind until ``open``; ``fail`` makes it break instead."""
+
+    def __init__(self) -> None:
+        self.sent: list[pa.RecordBatch] = []
+        self.entered = threading.Semaphore(0)
+        self.open = threading.Event()
+        self.fail: Exception | None = None
+
+    def batch(self, batch: pa.RecordBatch) -> None:
+        self.entered.release()
+        assert self.open.wait(TIMEOUT_S)
+        if self.fail is not None:
+            raise self.fail
+        self.sent.append(batch)
+
+    def rows(self) -> list[int]:
+        return [value for batch in self.sent for value in batch.column("i").to_pylist()]
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> GatedWriter:
+    """Small batches count as quick succession, however slow the machine."""
+    monkeypatch.setattr(coalesce, "_BUSY_SECONDS", math.inf)
+    return GatedWriter()
+
+
+def coalescing(gate: GatedWriter) -> CoalescingWriter:
+    return CoalescingWriter(gate)  # type: ignore[arg-type]
+
+
+def test_coalescing_writer_reader_behind_merges_in_order(gate: GatedWriter) -> None:
+    out = coalescing(gate)
+    out.send(numbers(0, 1))
+    assert gate.entered.acquire(timeout=TIMEOUT_S)
+    for i in range(1, 10):
+        out.send(numbers(i, 1))
+    gate.open.set()
+    out.finish()
+    assert [batch.num_rows for batch in gate.sent] == [1, 9]
+    assert gate.rows() == list(range(10))
+
+
+def test_coalescing_writer_reader_waiting_holds_nothing_back(gate: GatedWriter) -> None:
+    gate.open.set()
+    out = coalescing(gate)
+    for i in range(3):
+        out.send(numbers(i, 1))
+        assert gate.entered.acquire(timeout=TIMEOUT_S), "the batch is sent though none follows"
+    out.finish()
+    assert gate.rows() == [0, 1, 2]
+
+
+def test_coalescing_writer_large_batch_goes_after_the_queued_ones(gate: GatedWriter) -> None:
+    out = coalescing(gate)
+    out.send(numbers(0, 1))
+    assert gate.entered.acquire(timeout=TIMEOUT_S)
+    out.send(numbers(1, 1))
+    sender = threading.Thread(target=lambda: (out.send(numbers(2, 20_000)), out.finish()))
+    sender.start()
+    gate.open.set()
+    sender.join(TIMEOUT_S)
+    assert gate.rows() == list(range(20_002))
+
+
+def test_coalescing_writer_full_queue_blocks_the_caller(gate: GatedWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coalesce, "MERGED_ROWS", 10)
+    out = coalescing(gate)
+    out.send(numbers(0, 1))
+    assert gate.entered.acquire(timeout=TIMEOUT_S)
+    given: list[int] = []
+
+    def produce() -> None:
+        for i in range(1, 100):
+            out.send(numbers(i, 1))
+            given.append(i)
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    with out._changed:
+        assert out._changed.wait_for(lambda: out._rows == 10, TIMEOUT_S)
+    assert len(given) <= 10
+    gate.open.set()
+    producer.join(TIMEOUT_S)
+    out.finish()
+    assert gate.rows() == list(range(100))
+    assert max(batch.num_rows for batch in gate.sent) <= 10
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError("gone"), pa.ArrowInvalid("bad")], ids=["os", "arrow"])
+def test_coalescing_writer_sender_fails_caller_hears_of_it(gate: GatedWriter, error: Exception) -> None:
+    gate.fail = error
+    gate.open.set()
+    out = coalescing(gate)
+
+    def send_until_refused() -> None:
+        while True:
+            out.send(numbers(0, 1))
+
+    with pytest.raises(type(error)):
+        send_until_refused()
+    with pytest.raises(type(error)):
+        out.finish()
+    out.abort()
+    out.abort()
+
+
+def test_coalescing_writer_abort_drops_what_is_queued(gate: GatedWriter) -> None:
+    out = coalescing(gate)
+    out.send(numbers(0, 1))
+    assert gate.entered.acquire(timeout=TIMEOUT_S)
+    out.send(numbers(1, 1))
+    aborter = threading.Thread(target=out.abort)
+    aborter.start()
+    with out._changed:
+        assert out._changed.wait_for(lambda: out._closing, TIMEOUT_S)
+    gate.open.set()
+    aborter.join(TIMEOUT_S)
+    assert gate.rows() == [0]
+
+
+def test_merged_batches_without_columns_add_their_rows() -> None:
+    assert merged([COUNTED, COUNTED.slice(1), COUNTED]).num_rows == 14
+    assert merged([COUNTED]).num_rows == 5
+
+
+class Yielding(Batches):
+    """A plan whose one partition is what a function yields."""
+
+    def __init__(self, schema: pa.Schema, function: Callable[[], Any]) -> None:
+        super().__init__(schema, [[]])
+        self._function = function
+
+    def execute(self, partition: int) -> Any:
+        return self._function()
+
+
+def served(function: Callable[[], Any], schema: pa.Schema = NUMBERS, *, limit: int | None = None) -> list[Frame]:
+    wire = Wire().read()
+    task = ScanTask("t", Yielding(schema, function), schema, schema, limit)
+    serve_partition(wire.near, PartitionStream(task, 0, StopFlag(lambda: None)))
+    return wire.close()
+
+
+def failure(frames: list[Frame]) -> dict[str, Any]:
+    kind, first, _ = frames[-1]
+    assert kind is FrameKind.ERROR
+    return json.loads(first)
+
+
+def test_serve_partition_error_after_batches_comes_after_them() -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from (numbers(i, 1) for i in range(20))
+        raise LookupError("shard 7 is gone")
+
+    frames = served(rows)
+    assert sum(batch.num_rows for batch in received(frames, NUMBERS)) == 20
+    assert failure(frames)["exception_type"] == "builtins.LookupError"
+    assert "shard 7 is gone" in failure(frames)["text"]
+
+
+def test_serve_partition_yielded_none_is_an_error_and_not_an_end() -> None:
+    frames = served(lambda: iter([numbers(0, 1), None, numbers(1, 1)]))
+    assert failure(frames)["error"] == "SchemaMismatchError"
+    assert "yielded NoneType" in failure(frames)["text"]
+
+
+def test_serve_partition_many_small_batches_all_arrive_in_order() -> None:
+    frames = served(lambda: (numbers(i, 1) for i in range(5000)))
+    rows = [i for batch in received(frames, NUMBERS) for i in batch.column("i").to_pylist()]
+    assert rows == list(range(5000))
+    assert TOTALS.unpack(frames[-1][1])[0] == 5000
+
+
+def test_serve_partition_limit_ends_the_stream_and_closes_the_generator() -> None:
+    closed: list[bool] = []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        try:
+            while True:
+                yield numbers(0, 4)
+        finally:
+            closed.append(True)
+
+    frames = served(rows, limit=10)
+    assert sum(batch.num_rows for batch in received(frames, NUMBERS)) == 10
+    assert closed == [True]
+
+
+@pytest.mark.parametrize(
+    ("schema", "column"),
+    [
+        (pa.schema([pa.field("i", pa.int64(), nullable=False)]), pa.array([1, None])),
+        (
+            pa.schema([pa.field("i", pa.dictionary(pa.int8(), pa.string()), nullable=False)]),
+            pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.array([None], pa.string())),
+        ),
+        (
+            pa.schema([pa.field("i", pa.run_end_encoded(pa.int32(), pa.int64()), nullable=False)]),
+            pa.RunEndEncodedArray.from_arrays(pa.array([2], pa.int32()), pa.array([None], pa.int64())),
+        ),
+    ],
+    ids=["plain", "dictionary", "runs"],
+)
+def test_serve_partition_null_where_none_is_declared_is_an_error(schema: pa.Schema, column: pa.Array) -> None:
+    frames = served(lambda: [pa.RecordBatch.from_arrays([column], schema=schema)], schema)
+    assert failure(frames)["error"] == "SchemaMismatchError"
+    assert "nulls in column 'i'" in failure(frames)["text"]
+
+
+@pytest.mark.parametrize("rows", [1, 50_000])
+def test_serve_partition_batch_declared_nullable_passes_where_it_has_no_nulls(rows: int) -> None:
+    strict = pa.schema([field.with_nullable(False) for field in NUMBERS])
+    frames = served(lambda: [numbers(0, rows), numbers(rows, rows)], strict)
+    assert sum(batch.num_rows for batch in received(frames, strict)) == 2 * rows
+    assert frames[-1][0] is FrameKind.END
+
+
+def frame(kind: int, first: bytes = b"", second: bytes = b"", version: int = 1) -> bytes:
+    return HEADER.pack(kind, version, 0, len(first), len(second)) + first + second
+
+
+SCHEMA = frame(1, bytes(NUMBERS.serialize()))
+END = struct.pack("<QQ", 0, 0)
+MESSAGE = bytes(numbers(0, 1).serialize())
+CUT = 8 + int.from_bytes(MESSAGE[4:8], "little")
+METADATA, BODY = MESSAGE[:CUT], MESSAGE[CUT:]
+WRONG = {
+    "kind": (frame(9), "not a Headrace frame"),
+    "version": (frame(1, version=7), "not a Headrace frame"),
+    "cut": (SCHEMA + frame(2, METADATA, BODY)[:-4], "before its end"),
+    "nothing": (b"", "before its end"),
+    "garbage schema": (frame(1, b"x" * 64), "a schema that cannot be read"),
+    "short schema": (frame(1, b"x"), "a schema that cannot be read"),
+    "second schema": (SCHEMA + SCHEMA, "a second schema"),
+    "batch first": (frame(2, METADATA, BODY), "a batch before the schema"),
+    "garbage batch": (SCHEMA + frame(2, b"\xff" * 64, BODY), "a batch that cannot be read"),
+    "short body": (SCHEMA + frame(2, METADATA, BODY[:-8]), "a batch that cannot be read"),
+    "other columns": (frame(1, bytes(pa.schema([("i", pa.int32()), ("s", pa.string())]).serialize())), "were planned"),
+    "fewer columns": (frame(1, bytes(pa.schema([("i", pa.int64())]).serialize())), "were planned"),
+    "totals": (SCHEMA + frame(2, METADATA, BODY) + frame(3, END), "sent as 0 rows in 0 batches, 1 in 1 arrived"),
+    "short totals": (SCHEMA + frame(3, b"abc"), "an end without totals"),
+    "error text": (SCHEMA + frame(4, b"no json"), "an error that cannot be read: no json"),
+    "extra bytes": (SCHEMA[: HEADER.size - 8] + struct.pack("<Q", 3) + SCHEMA[HEADER.size :] + b"abc", "bytes more"),
+}
+
+
+@pytest.mark.parametrize(("sent", "message"), WRONG.values(), ids=WRONG)
+def test_reader_wrong_frames_are_a_named_error(
+    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, sent: bytes, message: str
+) -> None:
+    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock: sock.sendall(sent))
+    ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
+    with pytest.raises(hr.TransportError, match=message):
+        ctx.collect("SELECT i, s FROM t")
+    allocator: Any = ctx.spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
+    assert allocator.getAllocatedMemory() == 0
+    assert not [child for child in allocator.getChildAllocators() if child.getName().startswith("headrace")]

@@ -293,11 +293,12 @@ def test_endpoint_under_a_long_temporary_directory_still_listens(tmp_path: Path,
 
 @pytest.mark.parametrize("tcp", [False, True], ids=["unix", "tcp"])
 def test_reader_going_away_closes_the_generator_at_once(tcp: bool) -> None:
-    closed = threading.Event()
+    started, closed = threading.Event(), threading.Event()
 
     def endless(_partition: int) -> Iterator[pa.RecordBatch]:
         try:
             while True:
+                started.set()
                 yield numbers(1)
                 threading.Event().wait(0.05)
         finally:
@@ -307,7 +308,7 @@ def test_reader_going_away_closes_the_generator_at_once(tcp: bool) -> None:
     try:
         with Client(endpoint.address(endpoint.offer(opener(endless), 2)), tcp=tcp) as client:
             client.sock.sendall(client.claim(client.greeting()))
-            client.read(100)
+            assert started.wait(5)
         assert closed.wait(5)
     finally:
         endpoint.close()

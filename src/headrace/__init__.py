@@ -55,6 +55,7 @@ from headrace.tables.sorted import SortedTable
 from headrace.tables.streams import StreamTable
 
 if typing.TYPE_CHECKING:
+    from headrace.spark.results import ResultStream
     from headrace.spark.session import SessionContext
 
 __all__ = [
@@ -88,6 +89,7 @@ __all__ = [
     "ProviderError",
     "PruningPredicate",
     "RegistrationError",
+    "ResultStream",
     "ScanEndedError",
     "ScanRequest",
     "SchemaMismatchError",
@@ -112,7 +114,7 @@ __all__ = [
     "pushdown_exact_where_possible",
 ]
 
-_NEEDS_PYSPARK = {"SessionContext": "headrace.spark.session"}
+_NEEDS_PYSPARK = {"ResultStream": "headrace.spark.results", "SessionContext": "headrace.spark.session"}
 
 
 def __getattr__(name: str) -> typing.Any:

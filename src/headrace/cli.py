@@ -9,18 +9,14 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import pyarrow as pa
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from headrace.errors import HeadraceError
+from headrace.output import Batches, print_rows, writer_to
 from headrace.provider import TableProvider
 
 if TYPE_CHECKING:
@@ -92,13 +88,14 @@ def sql(
 ) -> None:
     """Run a query and print its result, or write it to a file."""
     with _errors_reported():
-        write = None if output is None else _writer(output)
+        write = _writer(output)
         providers = _providers(table)
         with _session(providers) as ctx:
-            if write is not None:
-                write(ctx.collect(query))
-                return
-            _print_rows(ctx.collect(ctx.sql(query).limit(limit + 1)), limit)
+            if write is None:
+                print_rows(ctx.collect(ctx.sql(query).limit(limit + 1)), limit, _console())
+            else:
+                with ctx.execute_stream(query) as result:
+                    typer.echo(write(result), err=True)
 
 
 @app.command()
@@ -149,6 +146,13 @@ def _providers(options: list[str]) -> dict[str, TableProvider]:
     return providers
 
 
+def _writer(output: str | None) -> Callable[[Batches], str] | None:
+    try:
+        return None if output is None else writer_to(output)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 @contextlib.contextmanager
 def _session(providers: dict[str, TableProvider] | None = None) -> Iterator[SessionContext]:
     console = _console()
@@ -193,62 +197,6 @@ def _user_traceback(error: BaseException) -> str:
             break
         tb = tb.tb_next
     return "".join(traceback.format_exception(type(error), error, tb))
-
-
-def _writer(output: str) -> Callable[[pa.Table], None]:
-    if output == "-":
-        return lambda table: _write(table, ".csv", sys.stdout.buffer)
-    path = Path(output)
-    if path.suffix not in (".parquet", ".csv", ".arrow"):
-        raise typer.BadParameter(f"--output takes a .parquet, .csv or .arrow file, or -; not {output!r}")
-    if not path.parent.is_dir():
-        raise typer.BadParameter(f"--output {output}: there is no directory {str(path.parent)!r}")
-
-    def write(table: pa.Table) -> None:
-        partial = path.with_name(f".{path.name}.part")  # so that a failure leaves no half a file
-        try:
-            with partial.open("wb") as file:
-                _write(table, path.suffix, file)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
-        typer.echo(f"{table.num_rows:,} rows written to {path}", err=True)
-
-    return write
-
-
-def _write(table: pa.Table, suffix: str, file: Any) -> None:
-    if suffix == ".parquet":
-        import pyarrow.parquet as pq
-
-        pq.write_table(table, file)
-    elif suffix == ".arrow":
-        with pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
-    else:
-        import pyarrow.csv
-
-        try:
-            pyarrow.csv.write_csv(table, file)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise HeadraceError(f"CSV cannot hold this result, use .parquet or .arrow: {error}") from error
-
-
-def _print_rows(table: pa.Table, limit: int) -> None:
-    shown = Table(box=SIMPLE_HEAD, show_edge=False)
-    for field in table.schema:
-        number = (
-            pa.types.is_integer(field.type) or pa.types.is_floating(field.type) or pa.types.is_decimal(field.type)
-        )
-        shown.add_column(Text(field.name), justify="right" if number else "left", overflow="fold")
-    for row in table.slice(0, limit).to_pylist():
-        shown.add_row(*(Text("NULL", "dim") if value is None else Text(str(value)) for value in row.values()))
-    console = _console()
-    console.print(shown)
-    if table.num_rows > limit:
-        console.print(f"\nthe first {limit:,} rows; there are more: see --limit and --output", highlight=False)
-    else:
-        console.print(f"\n{table.num_rows:,} row{'' if table.num_rows == 1 else 's'}", highlight=False)
 
 
 def _console(at_most: int | None = None) -> Console:

@@ -154,6 +154,12 @@ def converter(source: pa.DataType, target: pa.DataType, column: str) -> Callable
     return lambda array: to_wire(array, target, column)
 
 
+def batch_without_columns(rows: int, metadata: dict[bytes, bytes] | None = None) -> pa.RecordBatch:
+    """``rows`` rows and nothing in them: what ``count(*)`` reads. ``from_arrays([])`` would have none."""
+    batch = pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
+    return batch.replace_schema_metadata(metadata)
+
+
 def forbids_nulls(field: pa.Field) -> bool:
     """Whether ``field``, of a wire type, or anything nested in it is declared not null."""
     return not field.nullable or any(forbids_nulls(child) for _, child in _children(field.type))

@@ -23,7 +23,7 @@ _LINES_KEPT = 20
 
 
 def quiet_session() -> SessionContext:
-    """A SessionContext whose Spark writes nothing to standard error itself; what Python workers print comes through.
+    """A SessionContext whose Spark writes nothing to standard error itself; what Python workers print does come.
 
     Attaches to a Spark that runs in this process already, as it is. Raises HeadraceError, with the last of what
     Spark wrote, if it does not start.

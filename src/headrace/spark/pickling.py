@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import sys
 import sysconfig
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import cloudpickle
+import pyarrow as pa
 
 from headrace.errors import PlanError
 from headrace.stream import ScanTask
+from headrace.types import batch_without_columns
 
 _INSTALLED = tuple(
     Path(path).resolve()
@@ -33,13 +37,29 @@ def pickled_task(task: ScanTask, *, by_value: bool) -> bytes:
     """
     try:
         with _local_modules_by_value() if by_value else contextlib.nullcontext():
-            return bytes(cloudpickle.dumps(task))
+            buffer = io.BytesIO()
+            _PlanPickler(buffer).dump(task)
+            return buffer.getvalue()
     except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
         raise PlanError(
             f"{task.plan_name} (table {task.table!r}) cannot be pickled for Spark's Python workers: "
             f"{type(error).__name__}: {error}. Make the plan hold only what can be pickled (open connections and "
             "files in execute), or set placement = Placement.DRIVER to run it in this process."
         ) from error
+
+
+class _PlanPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """pyarrow's own pickling forgets the rows of a batch or table without columns: ``count(*)`` would be 0."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, (pa.RecordBatch, pa.Table)) and value.num_columns == 0 and value.num_rows:
+            rows = batch_without_columns, (value.num_rows, value.schema.metadata)
+            return rows if isinstance(value, pa.RecordBatch) else (_table_without_columns, rows[1])
+        return super().reducer_override(value)
+
+
+def _table_without_columns(rows: int, metadata: dict[bytes, bytes] | None) -> pa.Table:
+    return pa.Table.from_batches([batch_without_columns(rows, metadata)])
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import HeadraceError, PlanError, SchemaMismatchError
+from headrace.errors import HeadraceError, PlanError, StreamError, SchemaMismatchError
 from headrace.failure import Failure
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
 from headrace.spark.pickling import pickled_task
@@ -78,8 +78,11 @@ class Planner:
     def close(self) -> None:
         with self._lock:
             tickets = list(self._tickets.values())
+            inboxes = list(self._inboxes.values())
             self._scans.clear()
             self._tickets.clear()
+        for inbox in inboxes:
+            inbox.fail(StreamError("the session context was closed while this query ran"))
         for ticket in tickets:
             self._endpoint.withdraw(ticket)
 

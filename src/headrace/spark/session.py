@@ -32,7 +32,7 @@ from headrace.spark.registry import RegisteredTable, Registry
 from headrace.spark.results import Progress, ResultStream
 from headrace.sink import ArrowSpill, TableSink
 from headrace.streaming import StreamingTable
-from headrace.transport.endpoint import Endpoint
+from headrace.transport.endpoint import Endpoint, TlsIdentity
 from headrace.types import spark_schema_json, wire_schema
 
 _CATALOG_CLASS = "org.headrace.spark.HeadraceCatalog"
@@ -65,10 +65,7 @@ class SessionContext:
         context_id = uuid.uuid4().hex
         self._context_id = context_id
         self._catalog = f"headrace_{context_id[:8]}"
-        settings = self._spark.sparkContext.getConf()
-        tcp = None if launched.in_process else settings.get("spark.driver.bindAddress", None)
-        advertised = settings.get("spark.driver.host", None)
-        self._endpoint = Endpoint(None if launched.in_process else tcp or advertised, advertised)
+        self._endpoint = _endpoint(launched)
         self._planner = Planner(
             self._registry,
             self._endpoint,
@@ -127,10 +124,12 @@ class SessionContext:
                     frame.createOrReplaceTempView(_quoted(table.name))
                 else:
                     frame.createTempView(_quoted(table.name))
-            except AnalysisException as error:
+            except BaseException as error:
                 self._registry.remove(table.name)
                 if old is not None:
                     self._registry.add(old, replace=False)
+                if not isinstance(error, AnalysisException):
+                    raise
                 if error.getCondition() == "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
                     raise TableExistsError(
                         f"the session has a temporary view {table.name!r} already; pass replace=True to replace it"
@@ -173,9 +172,16 @@ class SessionContext:
             table = self._registry.remove(name)
             if table is None:
                 return False
-            self._spark.catalog.dropTempView(table.name)
+            self._drop_view(table.name)
         _abandon(table, DeregisteredError(f"the streaming table {table.name!r} was deregistered"))
         return True
+
+    def _drop_view(self, name: str) -> None:
+        """Unless the name stands for something else by now: a view of the user's or another context's table."""
+        session: Any = self._spark._jsparkSession
+        view = session.sessionState().catalog().getTempView(name)
+        if view.isDefined() and self._catalog in view.get().toString():
+            self._spark.catalog.dropTempView(name)
 
     def table_exists(self, name: str) -> bool:
         """Whether this context registered ``name``."""
@@ -192,7 +198,7 @@ class SessionContext:
         if table is None:
             known = ", ".join(self._registry.names()) or "none"
             raise HeadraceError(f"no table {name!r} is registered here (registered: {known})")
-        return self._spark.table(_quoted(table.name))
+        return self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
 
     def sql(self, query: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
         """A query as an ordinary PySpark DataFrame."""
@@ -230,8 +236,7 @@ class SessionContext:
             running = self._spark.sparkContext._jsc is not None
             if running:
                 for name in self._registry.names():
-                    with contextlib.suppress(AnalysisException):
-                        self._spark.catalog.dropTempView(name)
+                    self._drop_view(name)
                 self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}")
                 self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}.context")
                 self._jvm.org.headrace.spark.Planners.unregister(self._context_id)
@@ -261,6 +266,25 @@ class SessionContext:
     def _require_open(self) -> None:
         if self._closed:
             raise HeadraceError("this SessionContext is closed")
+
+
+def _endpoint(launched: launch.Launched) -> Endpoint:
+    """Unix socket only where all tasks run in this machine's one JVM, TCP on the driver's address as well elsewhere."""
+    if launched.in_process:
+        return Endpoint()
+    settings = launched.spark.sparkContext.getConf()
+    address = settings.get("spark.driver.host", None)
+    tls = _tls(lambda key: settings.get(key, None))
+    return Endpoint(settings.get("spark.driver.bindAddress", None) or address, address, tls)
+
+
+def _tls(setting: Callable[[str], str | None]) -> TlsIdentity | None:
+    certificate, key = setting("spark.headrace.tls.certificate"), setting("spark.headrace.tls.key")
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise HeadraceError("TLS needs both spark.headrace.tls.certificate and spark.headrace.tls.key (PEM files)")
+    return TlsIdentity(certificate, key)
 
 
 def _abandon(table: RegisteredTable, error: StreamError) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from headrace.transport.frames import FrameWriter
+from headrace.types import batch_without_columns
 
 MERGED_ROWS = 64 * 1024
 MERGED_BYTES = 4 << 20
@@ -116,6 +117,5 @@ def merged(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if len(batches) == 1:
         return batches[0]
     if batches[0].num_columns == 0:
-        rows = sum(batch.num_rows for batch in batches)
-        return pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
+        return batch_without_columns(sum(batch.num_rows for batch in batches))
     return pa.concat_batches(batches)

@@ -16,12 +16,14 @@ import secrets
 import select
 import shutil
 import socket
+import ssl
 import struct
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -69,11 +71,24 @@ class PartitionServer(Protocol):
 OpenPartition = Callable[[Claim], PartitionServer]
 
 
+class TlsIdentity:
+    """The certificate and key with which the endpoint proves itself over TCP. Raises OSError for unreadable files."""
+
+    def __init__(self, certificate_file: str, key_file: str) -> None:
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context.load_cert_chain(certificate_file, key_file)
+        pem = Path(certificate_file).read_text()
+        first = pem[pem.index("-----BEGIN CERTIFICATE-----") : pem.index("-----END CERTIFICATE-----")]
+        self.certificate_der = ssl.PEM_cert_to_DER_cert(first + "-----END CERTIFICATE-----\n")
+
+
 @dataclass
 class _Connection:
     sock: socket.socket
     challenge: bytes
     deadline: float
+    greeted: bool = False
     received: bytearray = field(default_factory=bytearray)
     server: PartitionServer | None = None
 
@@ -81,10 +96,14 @@ class _Connection:
 class Endpoint:
     """Listens on a private Unix socket, and on ``tcp_host`` too if given; never on all interfaces by itself.
 
+    With ``tls`` whatever crosses TCP is encrypted, and executors accept that very certificate only.
     Thread-safe. ``close`` stops every partition being served.
     """
 
-    def __init__(self, tcp_host: str | None = None, advertised_host: str | None = None) -> None:
+    def __init__(
+        self, tcp_host: str | None = None, advertised_host: str | None = None, tls: TlsIdentity | None = None
+    ) -> None:
+        self._tls = tls
         self._secret = secrets.token_bytes(32)
         self._tickets: dict[bytes, tuple[OpenPartition, int | None]] = {}
         self._listeners: list[socket.socket] = []
@@ -125,6 +144,7 @@ class Endpoint:
             "port": self._port,
             "secret": base64.b64encode(self._secret).decode(),
             "ticket": base64.b64encode(ticket).decode(),
+            "certificate": "" if self._tls is None else base64.b64encode(self._tls.certificate_der).decode(),
         }
 
     def close(self) -> None:
@@ -178,6 +198,8 @@ class Endpoint:
             return
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
+            if self._tls is not None:
+                sock = self._tls.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a one-row batch must not wait for more
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # an executor's host may vanish silently
         handshaking = [c for c in self._connections.values() if c.server is None]
@@ -185,13 +207,22 @@ class Endpoint:
             self._drop(min(handshaking, key=lambda c: c.deadline))
         nonce = MAGIC + PROTOCOL_VERSION.to_bytes(4, "little") + secrets.token_bytes(CHALLENGE_BYTES)
         connection = _Connection(sock, nonce, time.monotonic() + HANDSHAKE_SECONDS)
-        try:
-            sock.send(nonce)
-        except OSError:
-            sock.close()
-            return
         self._connections[sock.fileno()] = connection
         self._poll.register(sock, select.POLLIN | _GONE)
+        if not isinstance(sock, ssl.SSLSocket):
+            self._greet(connection)
+
+    def _greet(self, connection: _Connection) -> None:
+        """Send the challenge; under TLS after its handshake, which takes several events."""
+        try:
+            if isinstance(connection.sock, ssl.SSLSocket):
+                connection.sock.do_handshake()
+            connection.sock.send(connection.challenge)
+            connection.greeted = True
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            return
+        except OSError:
+            self._drop(connection)
 
     def _progress(self, connection: _Connection, event: int) -> None:
         if connection.server is not None:
@@ -201,10 +232,13 @@ class Endpoint:
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
             return
+        if not connection.greeted:
+            self._greet(connection)
+            return
         try:
             data = connection.sock.recv(_CLAIM.size - len(connection.received))
-        except BlockingIOError:
-            return  # an event of an earlier connection that had the same descriptor
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return  # an event of an earlier connection that had the same descriptor, or half a TLS record
         except OSError:
             data = b""
         connection.received += data
@@ -291,7 +325,9 @@ class _Refusal:
 
 
 def _parting_words(sock: socket.socket) -> str:
-    """Why a reader says it goes; a killed one says nothing."""
+    """Why a reader says it goes; a killed one says nothing, and under TLS only the serving thread may use the socket."""
+    if isinstance(sock, ssl.SSLSocket):
+        return "its reader went away (limit reached, cancelled or failed)"
     try:
         words = sock.recv(MAX_REASON_BYTES, socket.MSG_DONTWAIT)
     except OSError:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import enum
 import socket
+import ssl
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +126,10 @@ def receive_into(sock: socket.socket, target: memoryview) -> bool:
 
 def send_all(sock: socket.socket, pieces: Sequence[Any]) -> None:
     """Send every byte of ``pieces`` in order without joining them first."""
+    if isinstance(sock, ssl.SSLSocket):  # TLS has no gathering write; small pieces are joined to make whole records
+        for piece in _joined(pieces):
+            sock.sendall(piece)
+        return
     views = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
     position = 0
     while position < len(views):
@@ -134,6 +139,20 @@ def send_all(sock: socket.socket, pieces: Sequence[Any]) -> None:
             position += 1
         if sent:
             views[position] = views[position][sent:]
+
+
+def _joined(pieces: Sequence[Any]) -> Iterator[Any]:
+    small = bytearray()
+    for piece in pieces:
+        if len(piece) < _SMALL_BATCH_BYTES:
+            small += memoryview(piece).cast("B")
+            continue
+        if small:
+            yield bytes(small)
+            small.clear()
+        yield piece
+    if small:
+        yield bytes(small)
 
 
 class _Pieces:

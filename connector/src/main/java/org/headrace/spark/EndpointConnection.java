@@ -36,22 +36,24 @@ final class EndpointConnection implements PartitionConnection {
   private final Selector selector;
   private final FrameInput frames;
 
-  private EndpointConnection(SocketChannel channel) throws IOException {
+  private EndpointConnection(SocketChannel channel, byte[] certificate) throws IOException {
     this.channel = channel;
     channel.setOption(StandardSocketOptions.SO_SNDBUF, SEND_BUFFER_BYTES);
     channel.configureBlocking(false);
     this.selector = Selector.open();
     SelectionKey key = channel.register(selector, SelectionKey.OP_READ);
-    this.frames = new FrameInput(channel, selector, key);
+    boolean encrypted = certificate.length > 0 && !(channel.getRemoteAddress() instanceof UnixDomainSocketAddress);
+    this.frames = new FrameInput(encrypted ? new TlsChannel(channel, certificate) : channel, selector, key);
   }
 
   static EndpointConnection open(
-      String socketPath, String host, int port, byte[] secret, byte[] ticket, int partition) throws IOException {
+      String socketPath, String host, int port, byte[] secret, byte[] ticket, byte[] certificate, int partition)
+      throws IOException {
     SocketChannel channel = connect(socketPath, host, port);
     EndpointConnection connection = null;
     boolean open = false;
     try {
-      connection = new EndpointConnection(channel);
+      connection = new EndpointConnection(channel, certificate);
       ByteBuffer challenge = ByteBuffer.allocate(MAGIC.length + 4 + CHALLENGE_BYTES);
       connection.frames.readHandshake(challenge, TIMEOUT_MILLIS);
       connection.frames.write(answer(challenge.array(), secret, ticket, partition));
@@ -132,7 +134,7 @@ final class EndpointConnection implements PartitionConnection {
   public void abandon(String reason) {
     String text = reason.length() > MAX_REASON_CHARS ? reason.substring(0, MAX_REASON_CHARS) + "..." : reason;
     try {
-      channel.write(ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8)));
+      frames.tryWrite(ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8)));
     } catch (IOException e) {
       // The other side is gone already: it needs no reason.
     } finally {

@@ -12,14 +12,17 @@ final class EndpointOrigin extends PartitionOrigin {
   private final int port;
   private final byte[] secret;
   private final byte[] ticket;
+  private final byte[] certificate;
 
-  private EndpointOrigin(String table, String socketPath, String host, int port, byte[] secret, byte[] ticket) {
+  private EndpointOrigin(
+      String table, String socketPath, String host, int port, byte[] secret, byte[] ticket, byte[] certificate) {
     super(table);
     this.socketPath = socketPath;
     this.host = host;
     this.port = port;
     this.secret = secret;
     this.ticket = ticket;
+    this.certificate = certificate;
   }
 
   static EndpointOrigin of(JsonNode endpoint, String table) {
@@ -29,11 +32,12 @@ final class EndpointOrigin extends PartitionOrigin {
         endpoint.path("host").asText(""),
         endpoint.path("port").asInt(0),
         Base64.getDecoder().decode(endpoint.get("secret").asText()),
-        Base64.getDecoder().decode(endpoint.get("ticket").asText()));
+        Base64.getDecoder().decode(endpoint.get("ticket").asText()),
+        Base64.getDecoder().decode(endpoint.path("certificate").asText("")));
   }
 
   @Override
   PartitionConnection open(int partition) throws IOException {
-    return EndpointConnection.open(socketPath, host, port, secret, ticket, partition);
+    return EndpointConnection.open(socketPath, host, port, secret, ticket, certificate, partition);
   }
 }

@@ -5,10 +5,10 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.ByteChannel;
 import java.nio.channels.ClosedSelectorException;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
-import java.nio.channels.SocketChannel;
 import org.apache.spark.TaskContext;
 
 /**
@@ -28,7 +28,7 @@ final class FrameInput {
   private static final int DRAIN_BYTES = 256 << 10;
   private static final int WRITE_BYTES = 256 << 10;
 
-  private final SocketChannel channel;
+  private final ByteChannel channel;
   private final Selector selector;
   private final SelectionKey key;
   private final ByteBuffer header = ByteBuffer.allocateDirect(16).order(ByteOrder.LITTLE_ENDIAN);
@@ -40,7 +40,7 @@ final class FrameInput {
   private long waitingNanos;
   private volatile boolean cancelled;
 
-  FrameInput(SocketChannel channel, Selector selector, SelectionKey key) {
+  FrameInput(ByteChannel channel, Selector selector, SelectionKey key) {
     this.channel = channel;
     this.selector = selector;
     this.key = key;
@@ -133,6 +133,11 @@ final class FrameInput {
         await(SelectionKey.OP_WRITE, 0);
       }
     }
+  }
+
+  /** Writes what can be written at once. */
+  void tryWrite(ByteBuffer bytes) throws IOException {
+    channel.write(bytes);
   }
 
   /** Reads handshake bytes, which come before any frame. */

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -92,3 +96,26 @@ class Marks:
 
     def count(self, prefix: str) -> int:
         return sum(1 for _ in self.directory.glob(f"{prefix}*"))
+
+
+SCRIPTS = Path(__file__).parent / "scripts"
+SOURCES = Path(hr.__file__).parent.parent
+
+
+def run_script(name: str, *arguments: str, cwd: Path, python: str = sys.executable, timeout_s: float = 110) -> Any:
+    """Runs a script of tests/scripts as a user would and returns the JSON that it prints last.
+
+    Its environment says nothing of where to find Headrace or Python.
+    """
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK"))}
+    process = subprocess.run(
+        [python, str(SCRIPTS / name), *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+    )
+    results = [line for line in process.stdout.splitlines() if line.startswith("RESULT ")]
+    assert results, f"{name} ended with {process.returncode}:\n{process.stdout[-3000:]}\n{process.stderr[-5000:]}"
+    return json.loads(results[-1].removeprefix("RESULT "))

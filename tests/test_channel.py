@@ -77,11 +77,11 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 def blocked(channel: Channel[Any], count: int = 1) -> None:
-    until(lambda: channel._blocked == count)
+    until(lambda: channel._lanes.blocked == count)
 
 
 def hungry(channel: Channel[Any], count: int = 1) -> None:
-    until(lambda: channel._hungry == count)
+    until(lambda: channel._lanes.hungry == count)
 
 
 def drain(reader: Reader[Any]) -> list[Any]:
@@ -537,7 +537,7 @@ def test_more_partitions_than_slots_one_writer_in_any_order_does_not_deadlock(
         nonlocal most_in_memory
         for i, target in enumerate(targets):
             put(channel, (target, i), partition=target)
-            most_in_memory = max(most_in_memory, channel._memory)
+            most_in_memory = max(most_in_memory, channel._lanes.memory)
         channel.close()
 
     writing = Background(write)
@@ -633,7 +633,7 @@ def test_offer_async_full_lets_the_loop_run_until_there_is_room() -> None:
     async def main() -> list[Any]:
         await channel.offer_async(1, 1, 1)
         writing = [asyncio.create_task(channel.offer_async(i, 1, 1)) for i in (2, 3)]
-        while channel._blocked < 2:
+        while channel._lanes.blocked < 2:
             await asyncio.sleep(0)
         threads = threading.active_count()
         reading = Background(lambda: drain(channel.claim(0)))
@@ -655,7 +655,7 @@ def test_offer_async_cancelled_while_blocked_writes_nothing() -> None:
 
     asyncio.run(main())
     channel.close()
-    assert (drain(channel.claim(0)), channel._blocked) == ([1], 0)
+    assert (drain(channel.claim(0)), channel._lanes.blocked) == ([1], 0)
 
 
 def test_offer_async_scan_ends_while_blocked_raises() -> None:
@@ -664,7 +664,7 @@ def test_offer_async_scan_ends_while_blocked_raises() -> None:
     async def main() -> None:
         await channel.offer_async(1, 1, 1)
         writing = asyncio.create_task(channel.offer_async(2, 1, 1))
-        while not channel._blocked:
+        while not channel._lanes.blocked:
             await asyncio.sleep(0)
         Background(lambda: channel.end_scan("LIMIT")).result()
         with pytest.raises(ScanEndedError, match="LIMIT"):

@@ -162,7 +162,7 @@ class ChannelMachine(RuleBasedStateMachine):
         stats = self.channel.stats
         entries = [entry for lane in self.lanes.values() for entry in lane]
         assert stats.waiting == len(entries)
-        assert self.channel._memory == sum(entry[2] for entry in entries)
+        assert self.channel._lanes.memory == sum(entry[2] for entry in entries)
         assert all(len(lane) <= CAPACITY for lane in self.lanes.values())
         assert (stats.batches_written, stats.batches_delivered) == (self.written, len(self.delivered))
         assert len(self.delivered) == len(set(self.delivered))

@@ -23,7 +23,8 @@ from headrace.errors import (
     SinkClosedError,
     WriteTimeout,
 )
-from headrace.sink import ArrowSpill, TableSink
+from headrace.sink import TableSink
+from headrace.spill import ArrowSpill
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
 PATIENCE_S = 20.0

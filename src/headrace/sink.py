@@ -5,14 +5,9 @@ Driver Python.
 
 from __future__ import annotations
 
-import itertools
-import os
-import tempfile
-import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -29,7 +24,7 @@ class TableSink:
 
     Writes raise SchemaMismatchError (other names or types, or nulls where the table has none),
     SinkClosedError (after ``close`` or ``fail``), ScanEndedError (nobody will read it: limit reached,
-    cancelled, failed), DeregisteredError (the table is gone), OSError (see ``ArrowSpill``); nothing of that
+    cancelled, failed), DeregisteredError (the table is gone), OSError (it had to go to disk and could not); nothing of that
     data is written then.
 
     A sink that is garbage collected before ``close()`` fails the query with ProducerLostError. What
@@ -186,9 +181,7 @@ class _Intake:
                     raise self._mismatch(f"nulls in {path!r}, which is declared not null,", schema)
             yield batch
         if empty:
-            yield pa.RecordBatch.from_arrays(
-                [pa.nulls(0, t) for t in self._schema.types], schema=self._schema
-            )
+            yield pa.RecordBatch.from_arrays([pa.nulls(0, t) for t in self._schema.types], schema=self._schema)
 
     def _copy(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
         copy = pa.concat_batches(batches)
@@ -199,45 +192,6 @@ class _Intake:
             f"{what} cannot be written to {self._table}; nothing was written\n"
             f"expected:\n{_indented(self._schema)}\nfound:\n{_indented(found)}"
         )
-
-
-class ArrowSpill:
-    """Where the channel puts batches that must not wait in memory: one Arrow file each, gone once it is read.
-
-    The directory is made when first needed, is readable by this user only, and goes with ``close``, with this
-    object or with the process. ``store`` raises OSError when the disk does, and after ``close``.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._names = itertools.count()
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
-        self._closed = False
-
-    def store(self, batch: pa.RecordBatch) -> Callable[[], pa.RecordBatch]:
-        with self._lock:
-            if self._closed:
-                raise OSError("the spill directory was closed")
-            if self._directory is None:
-                self._directory = tempfile.TemporaryDirectory(prefix="headrace-spill-")
-            path = os.path.join(self._directory.name, f"{next(self._names)}.arrow")
-        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batch.schema) as writer:
-            writer.write_batch(batch)
-        return partial(_load, path)
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            directory, self._directory = self._directory, None
-        if directory is not None:
-            directory.cleanup()
-
-
-def _load(path: str) -> pa.RecordBatch:
-    with pa.OSFile(path) as file, pa.ipc.open_stream(file) as reader:
-        batch = reader.read_next_batch()
-    os.unlink(path)
-    return batch
 
 
 def _promises_no_nulls(field: pa.Field) -> bool:

@@ -88,9 +88,13 @@ def _strict_columns(expr: Expr) -> frozenset[Column]:
     """Columns whose null makes ``expr`` null; only forms that are certain."""
     if isinstance(expr, Column):  # a null struct has null fields
         return frozenset(Column(expr.name, expr.path[:depth]) for depth in range(len(expr.path) + 1))
-    if isinstance(expr, Cast) or (isinstance(expr, Call) and expr.name in _STRICT_FUNCTIONS):
+    if isinstance(expr, Cast) or (isinstance(expr, Call) and _is_strict(expr.name)):
         return frozenset(column for child in expr.children() for column in _strict_columns(child))
     return frozenset()
+
+
+def _is_strict(function: str) -> bool:
+    return function in _STRICT_FUNCTIONS or function.startswith("EXTRACT_")
 
 
 def _decoded(node: dict[str, Any]) -> Expr:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -30,7 +29,8 @@ from headrace.spark.failures import headrace_errors
 from headrace.spark.planner import Planner
 from headrace.spark.registry import RegisteredTable, Registry
 from headrace.spark.results import Progress, ResultStream
-from headrace.sink import ArrowSpill, TableSink
+from headrace.sink import TableSink
+from headrace.spill import ArrowSpill
 from headrace.streaming import StreamingTable
 from headrace.transport.endpoint import Endpoint, TlsIdentity
 from headrace.types import spark_schema_json, wire_schema

@@ -17,7 +17,7 @@ from time import monotonic
 import pyarrow as pa
 
 from headrace.errors import ScanEndedError, StreamError, TransportError
-from headrace.sink import ArrowSpill
+from headrace.spill import ArrowSpill
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import FrameKind, read_frame, read_totals
 

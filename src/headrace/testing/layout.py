@@ -1,0 +1,166 @@
+"""Whether stated partitioning, ordering and statistics hold for the rows of a scan; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import SchemaMismatchError
+from headrace.plan import HashPartitioning, KeyPartitioning, SortKey
+from headrace.testing.probe import Probe, Reading, scan_text
+from headrace.testing.report import Promise, Severity, counted
+from headrace.testing.rows import column_keys, row_keys, shown
+from headrace.types import to_wire
+
+_FAR_OFF = 10
+_SMALL_BYTES = 1 << 20
+_NAN_KEY = ("NaN",)
+
+
+def check_layout(probe: Probe, reading: Reading) -> None:
+    """What the scan's plan states of its partitions, as far as the scan reads the columns concerned."""
+    partitioning = reading.scan.partitioning
+    names = reading.scan.request.projection
+    if isinstance(partitioning, KeyPartitioning):
+        _check_distinct_keys(probe, reading, partitioning)
+        if set(partitioning.columns) <= set(names):
+            _check_keys(probe, reading, partitioning)
+    elif isinstance(partitioning, HashPartitioning) and set(partitioning.columns) <= set(names):
+        _check_hash(probe, reading, partitioning)
+    if reading.scan.ordering:
+        for partition, part in enumerate(reading.partitions):
+            _check_order(probe, reading, partition, part)
+
+
+def check_statistics(probe: Probe, reading: Reading) -> None:
+    """Estimates more than ten times off make Spark choose badly: a warning."""
+    plan = reading.scan.plan
+    stated = plan.statistics() or probe.table.provider.statistics()
+    if stated is None:
+        return
+    if not reading.complete:
+        message = f"not checked: the table has more than max_rows={probe.max_rows:,} rows"
+        probe.findings.add(Promise.STATISTICS, message, Severity.NOTE)
+        return
+    rows, size = reading.table.num_rows, reading.table.nbytes
+    if stated.num_rows is not None and _far_off(stated.num_rows, rows):
+        message = f"num_rows={stated.num_rows:,} is stated, but there {'is' if rows == 1 else 'are'} {counted(rows, 'row')}"
+        probe.findings.add(Promise.STATISTICS, message, Severity.WARNING)
+    large = max(stated.size_in_bytes or 0, size) > _SMALL_BYTES
+    if stated.size_in_bytes is not None and large and _far_off(stated.size_in_bytes, size):
+        message = f"size_in_bytes={stated.size_in_bytes:,} is stated, but the rows take {size:,} bytes as Arrow"
+        probe.findings.add(Promise.STATISTICS, message, Severity.WARNING)
+
+
+def _far_off(stated: int, found: int) -> bool:
+    return max(stated, found, 1) > _FAR_OFF * max(1, min(stated, found))
+
+
+def _check_distinct_keys(probe: Probe, reading: Reading, partitioning: KeyPartitioning) -> None:
+    seen: dict[Any, int] = {}
+    for partition, key in enumerate(partitioning.keys):
+        first = seen.setdefault(_wire_key(probe, partitioning, key), partition)
+        if first != partition:
+            probe.findings.add(
+                Promise.PARTITIONING,
+                f"partitions {first} and {partition} are stated to have the same key {key!r}; each holds exactly the "
+                f"rows of its key{scan_text(reading.scan.request)}",
+            )
+
+
+def _check_keys(probe: Probe, reading: Reading, partitioning: KeyPartitioning) -> None:
+    columns = list(partitioning.columns)
+    for partition, part in enumerate(reading.partitions):
+        expected = _wire_key(probe, partitioning, partitioning.keys[partition])
+        wrong = [row for row, key in enumerate(row_keys(part.select(columns))) if key != expected]
+        if wrong:
+            probe.findings.add(
+                Promise.PARTITIONING,
+                f"partition {partition} is stated to hold the rows with {_pairs(columns, partitioning.keys[partition])}, "
+                f"but has {shown(part, wrong)}{scan_text(reading.scan.request)}",
+            )
+
+
+def _check_hash(probe: Probe, reading: Reading, partitioning: HashPartitioning) -> None:
+    columns = list(partitioning.columns)
+    seen: dict[Any, int] = {}
+    for partition, part in enumerate(reading.partitions):
+        keys = part.select(columns)
+        for row, key in enumerate(row_keys(keys)):
+            first = seen.setdefault(key, partition)
+            if first != partition:
+                probe.findings.add(
+                    Promise.PARTITIONING,
+                    f"partitioning by hash of ({', '.join(columns)}) is stated, but rows with equal columns are in "
+                    f"partitions {first} and {partition}: {shown(keys, [row])}{scan_text(reading.scan.request)}",
+                )
+                return
+
+
+def _check_order(probe: Probe, reading: Reading, partition: int, part: pa.Table) -> None:
+    ordering = reading.scan.ordering
+    ranks: list[Sequence[float]] = []
+    for key in ordering:
+        column = part[key.column]
+        if pa.types.is_nested(column.type):
+            message = f"the order by {key.column!r} was not checked: it has the type {column.type}"
+            probe.findings.add(Promise.ORDERING, message, Severity.NOTE)
+            break
+        ranks.append(_ranks(column, key))
+    for row, (before, after) in enumerate(pairwise(zip(*ranks, strict=True))):
+        if after < before:
+            columns = part.select([key.column for key in ordering])
+            text = ", ".join(_order_text(key) for key in ordering)
+            probe.findings.add(
+                Promise.ORDERING,
+                f"partition {partition} is stated to be sorted by {text}, but {shown(columns, [row])[7:]} comes before "
+                f"{shown(columns, [row + 1])[7:]} (rows {row} and {row + 1}){scan_text(reading.scan.request)}",
+            )
+            return
+
+
+def _ranks(column: pa.ChunkedArray, key: SortKey) -> list[float]:
+    """Numbers in the order of the values, as Spark sorts: NaN is the largest, strings go by their bytes."""
+    values = column_keys(column)
+    is_nan: Callable[[Any], bool] = lambda value: value == _NAN_KEY  # noqa: E731
+    present = {value for value in values if value is not None}
+    nan = any(map(is_nan, present)) if pa.types.is_floating(column.type) else False
+    in_order = sorted(present - {_NAN_KEY}) + ([_NAN_KEY] if nan else [])
+    sign = -1 if key.descending else 1
+    rank: dict[Any, float] = {value: sign * position for position, value in enumerate(in_order)}
+    rank[None] = -float("inf") if key.nulls_first else float("inf")
+    return [rank[value] for value in values]
+
+
+def _order_text(key: SortKey) -> str:
+    return f"{key.column}{' DESC' if key.descending else ''} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+
+
+def _wire_key(probe: Probe, partitioning: KeyPartitioning, key: tuple[Any, ...]) -> Any:
+    """A stated key in the form of ``row_keys``; None, which equals no row's, after a finding about it."""
+    arrays = []
+    for name, value in zip(partitioning.columns, key, strict=True):
+        wire = probe.table.wire_schema.field(name).type
+        type_ = _plain(probe.table.schema.field(name).type)
+        try:
+            array = to_wire(pa.array([value], wire if pa.types.is_float16(type_) else type_), wire, name)
+        except (pa.ArrowException, SchemaMismatchError, TypeError, ValueError, OverflowError):
+            message = f"the partition key {value!r} is not a {type_}, the type of column {name!r}"
+            probe.findings.add(Promise.PARTITIONING, message)
+            return None
+        arrays.append(array)
+    return row_keys(pa.table(arrays, names=list(partitioning.columns)))[0]
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """What is behind an encoding or an extension."""
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return _plain(type_.value_type)
+    return _plain(type_.storage_type) if isinstance(type_, pa.BaseExtensionType) else type_
+
+
+def _pairs(columns: Sequence[str], key: tuple[Any, ...]) -> str:
+    return ", ".join(f"{column}={value!r}" for column, value in zip(columns, key, strict=True))

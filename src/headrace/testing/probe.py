@@ -1,0 +1,202 @@
+"""Probe: asks a provider for scans as Headrace does, watched, and reads them as Spark would; no Spark needed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import HeadraceError, PlanError, SchemaMismatchError
+from headrace.expressions import Expr
+from headrace.plan import ScanRequest
+from headrace.provider import TableProvider
+from headrace.spark.registry import RegisteredTable
+from headrace.spark.scans import PlannedScan, ProviderRaised, answer_filters, plan_scan
+from headrace.stream import PartitionStream, ScanTask, StopFlag
+from headrace.testing.report import Findings, Promise, Severity
+from headrace.testing.watch import watched
+from headrace.types import spark_schema_json, wire_schema
+
+_PACKAGE = str(Path(__file__).parent.parent)
+_MESSAGE_CHARS = 1500
+
+
+class CheckStopped(Exception):
+    """A scan failed and was reported; what needs it cannot go on."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The rows of one scan, in wire types. ``complete``: they are all there is; otherwise reading was cut short."""
+
+    scan: PlannedScan
+    partitions: tuple[pa.Table, ...]
+    complete: bool
+
+    @cached_property
+    def table(self) -> pa.Table:
+        batches = [batch for part in self.partitions for batch in part.to_batches()]
+        return pa.Table.from_batches(batches, wire_schema(self.scan.request.schema)).combine_chunks()
+
+
+class Probe:
+    """One provider under test, and what was found about it."""
+
+    def __init__(self, provider: TableProvider, schema: pa.Schema, findings: Findings, max_rows: int) -> None:
+        wire = wire_schema(schema)
+        self.table = RegisteredTable(type(provider).__name__, provider, schema, wire, spark_schema_json(wire))
+        self.findings = findings
+        self.max_rows = max_rows
+        self.all_columns: list[dict[str, Any]] = json.loads(self.table.spark_schema_json)["fields"]
+        self.seconds: list[float] = []
+
+    @property
+    def scans(self) -> int:
+        """How many scans were planned."""
+        return len(self.seconds)
+
+    def answers(self, filters: Sequence[Expr]) -> list[str]:
+        """The provider's answers. Raises CheckStopped when they cannot be used."""
+        with self._reported(Promise.FILTERS, "supports_filters_pushdown"):
+            return answer_filters(self.table, filters)
+
+    def plan(
+        self,
+        blame: Promise,
+        columns: Sequence[dict[str, Any]] | None = None,
+        filters: Sequence[Expr] = (),
+        answers: Sequence[str] = (),
+        limit: int | None = None,
+    ) -> PlannedScan:
+        """Plan a scan. ``columns`` in Spark's JSON form. What goes wrong is a finding about ``blame``, and raises
+        CheckStopped."""
+        wanted = {"fields": list(self.all_columns if columns is None else columns)}
+        with self._reported(blame, "scan"):
+            return plan_scan(self.table, list(filters), list(answers), wanted, limit, {})
+
+    def stream(self, scan: PlannedScan, partition: int, task: ScanTask | None = None) -> PartitionStream:
+        """One partition, as it is read for Spark; without the limit, so that all that comes is seen."""
+        return PartitionStream(task or self.task(scan), partition, StopFlag(lambda: None))
+
+    def task(self, scan: PlannedScan) -> ScanTask:
+        return ScanTask(self.table.name, scan.plan, scan.plan_schema, scan.request.schema, None)
+
+    def read(self, scan: PlannedScan, blame: Promise, task: ScanTask | None = None) -> Reading:
+        """Every partition, but no more than ``max_rows`` rows and then one batch of each further partition."""
+        parts: list[pa.Table] = []
+        complete, room = True, self.max_rows
+        for partition in range(scan.partitioning.n):
+            part, ended = self.read_partition(scan, partition, blame, room, task)
+            parts.append(part)
+            room = max(0, room - part.num_rows)
+            complete = complete and ended
+        return Reading(scan, tuple(parts), complete)
+
+    def read_partition(
+        self, scan: PlannedScan, partition: int, blame: Promise, most: int, task: ScanTask | None = None
+    ) -> tuple[pa.Table, bool]:
+        """The rows of one partition, ``most`` of them if there are more, and whether these are all. Raises CheckStopped.
+
+        Reading stops after the batch that is one too many, as that is the only sign of more.
+        """
+        batches: list[pa.RecordBatch] = []
+        count = 0
+        with self._executing(scan, partition, blame):
+            stream = self.stream(scan, partition, task)
+            with contextlib.closing(stream):
+                for batch in stream:
+                    batches.append(batch)
+                    count += batch.num_rows
+                    if count > most:
+                        break
+        read = pa.Table.from_batches(batches, wire_schema(scan.request.schema))
+        return (read, True) if count <= most else (read.slice(0, most), False)
+
+    @contextlib.contextmanager
+    def _reported(self, blame: Promise, method: str) -> Iterator[None]:
+        """Planning: watched, and what the provider does wrong is reported."""
+        name = f"{self.table.provider_name}.{method}"
+        with watched() as observed:
+            try:
+                yield
+            except ProviderRaised as raised:
+                error = raised.__cause__
+                if error is None or isinstance(error, KeyboardInterrupt):
+                    raise KeyboardInterrupt from raised
+                where = raised.failure.where.partition(" (returned")[0]
+                self.findings.add(blame, f"{where} raised {error_text(error)}")
+                raise CheckStopped from error
+            except (PlanError, SchemaMismatchError) as error:
+                self.findings.add(blame, clipped(f"{error}"))
+                raise CheckStopped from error
+            finally:
+                if method == "scan":
+                    self.seconds.append(observed.seconds)
+        for act in dict.fromkeys(observed.acts):
+            if "started a thread" in act:
+                self.findings.add(Promise.PLANNING, f"{name} {act}", Severity.WARNING)
+            else:
+                self.findings.add(Promise.PLANNING, f"{name} {act}; planning does no I/O and does not wait")
+        for executed in dict.fromkeys(observed.executed):
+            self.findings.add(Promise.PLANNING, f"{name} ran {executed}: rows are produced when Spark reads, not before")
+
+    @contextlib.contextmanager
+    def _executing(self, scan: PlannedScan, partition: int, blame: Promise) -> Iterator[None]:
+        try:
+            yield
+        except SchemaMismatchError as error:
+            promise = Promise.BATCHES if blame is Promise.EXECUTE else blame
+            self.findings.add(promise, clipped(f"{error}{scan_text(scan.request)}"))
+            raise CheckStopped from error
+        except Exception as error:
+            name = f"{type(scan.plan).__name__}.execute({partition})"
+            self.findings.add(blame, clipped(f"{name} raised {error_text(error)}{scan_text(scan.request)}"))
+            raise CheckStopped from error
+
+
+def on_other_thread(work: Any) -> None:
+    """Run ``work`` on a thread of its own; what it raises is raised here."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # handed over below
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="headrace-check")
+    thread.start()
+    thread.join()
+    if raised:
+        raise raised[0]
+
+
+def scan_text(request: ScanRequest) -> str:
+    """In which scan, for the end of a message; empty for a plain one."""
+    parts = []
+    if request.filters:
+        parts.append(f"filters [{', '.join(f'`{expr!r}`' for expr in request.filters)}]")
+    if request.limit is not None:
+        parts.append(f"limit {request.limit}")
+    columns = f"columns [{', '.join(request.projection)}]"
+    return f", in the scan of {' with '.join([columns, ' and '.join(parts)] if parts else [columns])}"
+
+
+def error_text(error: BaseException) -> str:
+    """``ValueError: no (my_table.py:12)``; the place is the last one outside Headrace."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_PACKAGE)]
+    own = isinstance(error, HeadraceError) or not frames
+    place = "" if own else f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})"
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def clipped(text: str) -> str:
+    return text if len(text) <= _MESSAGE_CHARS else f"{text[:_MESSAGE_CHARS]}..."

@@ -1,0 +1,164 @@
+"""Report: what a check found, promise by promise, for people and for pytest; runs in the test's process."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+_MOST_FINDINGS = 5
+
+
+class Promise(enum.StrEnum):
+    """One thing that Headrace and Spark rely on; the contract of ``TableProvider`` and ``ExecutionPlan``."""
+
+    SCHEMA = "schema"
+    """``schema()`` gives a schema that Spark has types for, the same one each time."""
+    PLANNING = "planning"
+    """``supports_filters_pushdown`` and ``scan`` are quick, do no I/O, run on any thread and give a valid plan."""
+    EXECUTE = "execute"
+    """Every partition can be produced, again and again, with the same rows."""
+    BATCHES = "batches"
+    """Batches have the plan's schema, which is the request's or the table's; no nulls where none are declared."""
+    FRESH_SCANS = "fresh scans"
+    """Scans do not disturb each other: a second one has all rows too."""
+    PROJECTION = "projection"
+    """The requested columns come, in the requested order, with the same values."""
+    FILTERS = "filters"
+    """EXACT returns exactly the rows that match, INEXACT drops none of them; one answer per filter."""
+    LIMIT = "limit"
+    """With a limit come at least that many rows, if there are so many, and they match the filters."""
+    PARTITIONING = "partitioning"
+    """The stated KeyPartitioning or HashPartitioning holds for the rows."""
+    ORDERING = "ordering"
+    """Every partition is sorted as stated."""
+    STATISTICS = "statistics"
+    """Estimates are of the right order of magnitude."""
+    PICKLING = "pickling"
+    """A plan for the executors can be pickled, and gives the same rows afterwards."""
+    EARLY_STOP = "early stop"
+    """Reading can stop after a batch, and start again."""
+
+
+class Severity(enum.StrEnum):
+    """ERROR: the promise is broken. WARNING: allowed, but costs. NOTE: what to know about the check itself.
+    UNCHECKED: something else is broken, and nothing can be said about this promise before it is mended."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    UNCHECKED = "unchecked"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was found about one promise."""
+
+    promise: Promise
+    severity: Severity
+    message: str
+
+
+class BrokenPromise(AssertionError):
+    """A provider broke at least one promise; ``report`` has the findings."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(str(report))
+        self.report = report
+
+
+@dataclass(frozen=True)
+class Report:
+    """The outcome of ``check_provider``. ``str(report)`` is for reading; ``ok`` means that no promise was broken.
+
+    ``promises`` are those that the report is about, ``scans`` how many scans were planned, ``rows`` how many rows
+    the whole table gave (or as many as were read of it).
+    """
+
+    provider: str
+    findings: tuple[Finding, ...]
+    promises: tuple[Promise, ...] = tuple(Promise)
+    scans: int = 0
+    rows: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether no promise was found to be broken. Warnings and notes do not count."""
+        return not self.of(Severity.ERROR)
+
+    def of(self, severity: Severity) -> tuple[Finding, ...]:
+        """The findings of one severity."""
+        return tuple(finding for finding in self.findings if finding.severity is severity)
+
+    def about(self, promise: Promise) -> Report:
+        """The part of this report that is about one promise."""
+        findings = tuple(finding for finding in self.findings if finding.promise is promise)
+        return Report(self.provider, findings, (promise,), self.scans, self.rows)
+
+    def outcome(self, promise: Promise) -> str:
+        """``broken``, ``unchecked`` or ``kept``."""
+        severities = {finding.severity for finding in self.findings if finding.promise is promise}
+        if Severity.ERROR in severities:
+            return "broken"
+        return "unchecked" if Severity.UNCHECKED in severities else "kept"
+
+    def raise_if_failed(self) -> None:
+        """Raises BrokenPromise, an AssertionError with the whole report as its text, unless ``ok``."""
+        __tracebackhide__ = True
+        if not self.ok:
+            raise BrokenPromise(self)
+
+    def summary(self) -> str:
+        """One line."""
+        broken = sum(self.outcome(promise) == "broken" for promise in self.promises)
+        unchecked = sum(self.outcome(promise) == "unchecked" for promise in self.promises)
+        parts = [f"{counted(broken, 'promise')} broken" if broken else "all promises kept"]
+        if unchecked:
+            parts.append(f"{unchecked} not checked")
+        if warnings := len(self.of(Severity.WARNING)):
+            parts.append(counted(warnings, "warning"))
+        return f"{self.provider}: {', '.join(parts)} ({counted(self.scans, 'scan')}, {counted(self.rows, 'row')})"
+
+    def __str__(self) -> str:
+        lines = [self.summary()]
+        for promise in self.promises:
+            lines.append(f"  {self.outcome(promise):<9}  {promise}")
+            for finding in self.about(promise).findings:
+                first, *rest = finding.message.splitlines() or [""]
+                lines.append(f"      {finding.severity}: {first}")
+                lines += [f"        {line}" for line in rest]
+        return "\n".join(lines)
+
+
+class Findings:
+    """Collects findings: each once, and only the first few errors of a promise, with the number of the others."""
+
+    def __init__(self) -> None:
+        self._found: dict[Finding, None] = {}
+        self._left_out: dict[Promise, int] = {}
+
+    def add(self, promise: Promise, message: str, severity: Severity = Severity.ERROR) -> None:
+        finding = Finding(promise, severity, message)
+        if finding in self._found:
+            return
+        if severity is Severity.ERROR and self._errors(promise) >= _MOST_FINDINGS:
+            self._left_out[promise] = self._left_out.get(promise, 0) + 1
+            return
+        self._found[finding] = None
+
+    def is_broken(self, *promises: Promise) -> bool:
+        return any(self._errors(promise) for promise in promises)
+
+    def all(self) -> tuple[Finding, ...]:
+        more = [
+            Finding(promise, Severity.NOTE, f"{counted(count, 'more error')} like these")
+            for promise, count in self._left_out.items()
+        ]
+        return (*self._found, *more)
+
+    def _errors(self, promise: Promise) -> int:
+        return sum(found.promise is promise and found.severity is Severity.ERROR for found in self._found)
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 row``, ``1,000 rows``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,3 @@
+"""What a module beside the script imports in turn."""
+
+START = 40

@@ -102,7 +102,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 SOURCES = Path(hr.__file__).parent.parent
 
 
-def run_script(name: str, *arguments: str, cwd: Path, python: str = sys.executable, timeout_s: float = 110) -> Any:
+def run_script(name: str, *arguments: str, cwd: Path, python: str = sys.executable, timeout_s: float = 170) -> Any:
     """Runs a script of tests/scripts as a user would and returns the JSON that it prints last.
 
     Its environment says nothing of where to find Headrace or Python.

@@ -38,6 +38,9 @@ except hr.HeadraceError as error:
 """
 
 
+pytestmark = pytest.mark.timeout(200)
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What tests/scripts/attach.py saw, run from another directory."""

@@ -147,8 +147,8 @@ def shared(spark: SparkSession) -> Iterator[hr.SessionContext]:
 @pytest.mark.parametrize("condition", OFFERED)
 def test_filter_offered_is_the_expression_of_the_condition(shared: hr.SessionContext, condition: str) -> None:
     provider = Recorder(SCHEMA, [[]], answer=inexact)
-    shared.register_table("t", provider, replace=True)
-    planned(shared.sql(f"SELECT i64 FROM t WHERE {condition}"))
+    shared.register_table("offered", provider, replace=True)
+    planned(shared.sql(f"SELECT i64 FROM offered WHERE {condition}"))
     assert provider.conjuncts() == OFFERED[condition]
     assert provider.request().filters == OFFERED[condition]
     if condition in TEXTS:

@@ -38,7 +38,8 @@ UPWARDS = {
     ("expressions", "translate_sql"),
     ("expressions", "evaluation"),
     ("", "spark.session"),  # SessionContext, on first use
-    ("", "spark.results"),  # ResultStream, for type checkers
+    ("", "spark.results"),  # ResultStream and Progress, for type checkers
+    ("", "spark.progress"),
 }
 
 OUTSIDE: dict[str, list[str]] = {
@@ -49,7 +50,7 @@ OUTSIDE: dict[str, list[str]] = {
     "ssl": ["transport.*"],
     "sqlglot": ["translate_sql", "sql_values"],
     "typer": ["cli"],
-    "rich": ["cli", "output", "demo", "demo.*"],
+    "rich": ["cli", "output", "demo", "demo.*", "spark.progress"],
 }
 """Modules that are nobody's business but these rooms'."""
 

@@ -55,6 +55,7 @@ from headrace.tables.sorted import SortedTable
 from headrace.tables.streams import StreamTable
 
 if typing.TYPE_CHECKING:
+    from headrace.spark.progress import Progress
     from headrace.spark.results import ResultStream
     from headrace.spark.session import SessionContext
 
@@ -86,6 +87,7 @@ __all__ = [
     "Placement",
     "PlanError",
     "ProducerLostError",
+    "Progress",
     "ProviderError",
     "PruningPredicate",
     "RegistrationError",
@@ -114,7 +116,11 @@ __all__ = [
     "pushdown_exact_where_possible",
 ]
 
-_NEEDS_PYSPARK = {"ResultStream": "headrace.spark.results", "SessionContext": "headrace.spark.session"}
+_NEEDS_PYSPARK = {
+    "Progress": "headrace.spark.progress",
+    "ResultStream": "headrace.spark.results",
+    "SessionContext": "headrace.spark.session",
+}
 
 
 def __getattr__(name: str) -> typing.Any:

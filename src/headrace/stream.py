@@ -26,21 +26,31 @@ class StopFlag:
 
     ``request`` may be called from any thread; ``interrupt`` must make the running thread raise StopRequested
     soon. The lock makes sure that it is never raised after the thread has left the user's code, where it could
-    hit the user's clean-up.
+    hit the user's clean-up. A source that has an ``interrupt(reason)`` method of its own (thread-safe; it makes a
+    waiting ``next`` return or raise) is stopped through that instead: it knows best how to wake its thread.
     """
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
         self.requested = False
         self.inside = False
         self._interrupt = interrupt
+        self._interrupt_source: Callable[[str], None] | None = None
         self._leaving = threading.Lock()
 
-    def request(self) -> None:
+    def watch(self, source: Any) -> None:
+        """``source`` is what the user's code returned to be iterated over."""
+        interrupt = getattr(source, "interrupt", None)
+        self._interrupt_source = interrupt if callable(interrupt) else None
+
+    def request(self, reason: str) -> None:
         """Stop the stream. Idempotent."""
         with self._leaving:
             already, self.requested = self.requested, True
-            if self.inside and not already:
+            interrupt_source = self._interrupt_source
+            if self.inside and not already and interrupt_source is None:
                 self._interrupt()
+        if interrupt_source is not None and not already:
+            interrupt_source(reason)
 
     @contextlib.contextmanager
     def user_code(self) -> Iterator[None]:
@@ -87,6 +97,7 @@ class PartitionStream:
         self.partition = partition
         self.source: Any = source
         self._stop = stop
+        stop.watch(source)
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._remaining = task.limit
         self._select = _selector(task.plan_schema, task.request_schema, self.schema)
@@ -96,6 +107,7 @@ class PartitionStream:
         with self._stop.user_code():
             if self.source is None:
                 self.source = self.task.plan.execute(self.partition)
+                self._stop.watch(self.source)
             self._batches = batch_iterator(self.source, f"{self.task.plan_name}.execute")
         while self._remaining is None or self._remaining > 0:
             with self._stop.user_code():

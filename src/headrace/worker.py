@@ -67,8 +67,6 @@ def _serve(sock: socket.socket, version: int, payload: bytes, partition: int, st
         sys.path.extend(entry for entry in search_path if entry not in sys.path)
         with stop.user_code():
             stream = PartitionStream(pickle.loads(pickled), partition, stop)
-    except StopRequested:
-        FrameWriter(sock, pa.schema([])).end()
     except BaseException as error:  # unpickling runs user code: a failing import, a __setstate__, sys.exit()
         failure = Failure.of(error, where="unpickling the plan in a worker", partition=partition)
         FrameWriter(sock, pa.schema([])).error(failure.to_json())
@@ -92,7 +90,7 @@ class _Watcher(threading.Thread):
             byte = b""
         self.in_step = bool(byte)
         if byte != DONE:
-            self._stop_flag.request()
+            self._stop_flag.request("the query needs no more rows, was cancelled or failed")
 
 
 def _read_exactly(source: io.RawIOBase, length: int) -> bytes:

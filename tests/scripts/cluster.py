@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -17,6 +19,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 
 import pyarrow as pa  # noqa: E402
+import pyspark  # noqa: E402
 from beside import SCHEMA, BesidePlan, BesideTable, FailingPlan  # noqa: E402
 
 import headrace as hr  # noqa: E402
@@ -146,7 +149,8 @@ def main() -> dict[str, object]:
             ctx.register_table(name, Table(WherePlan(placement)))
             seen[placement.name] = ctx.collect(f"SELECT * FROM {name}").to_pylist()
         endpoint = ctx._endpoint
-        seen["hosts"] = sorted({listener.getsockname()[0] for listener in endpoint._listeners if listener.family.name != "AF_UNIX"})
+        tcp = [listener for listener in endpoint._listeners if listener.family != socket.AF_UNIX]
+        seen["hosts"] = [listener.getsockname()[0] for listener in tcp]
         os.rename(endpoint._path, endpoint._path + ".hidden")
         seen["DRIVER over TCP"] = ctx.collect("SELECT * FROM where_DRIVER").to_pylist()
         seen["stopped DRIVER over TCP"] = stopped_after_limit(ctx, hr.Placement.DRIVER)
@@ -165,6 +169,8 @@ def main() -> dict[str, object]:
         seen["killed"] = error_of(ctx, "killed")
         seen["after"] = values(ctx, "beside")
         seen["executor death"] = stopped_after_executor_death(ctx)
+        application = ctx.spark.sparkContext.applicationId
+    shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)  # the executors' logs
     return seen
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from functools import cache
 from time import monotonic
 from types import TracebackType
 from typing import Any
@@ -19,22 +20,12 @@ from pyspark.sql import DataFrame
 from headrace.errors import HeadraceError
 from headrace.spark.failures import translate
 from headrace.spark.planner import Planner
+from headrace.spark.progress import Progress, ProgressBar
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.inbox import ResultInbox
 
 _CANCEL_AGAIN_SECONDS = 0.05
 _CANCEL_SECONDS = 30.0
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a result is: what was handed out, and how many of its partitions have arrived (None: unknown yet)."""
-
-    rows: int
-    batches: int
-    partitions_done: int
-    partitions: int | None
-    seconds: float
 
 
 class ResultStream:
@@ -60,33 +51,46 @@ class ResultStream:
         self._on_progress = on_progress
         self._started = monotonic()
         self._rows = self._batches = 0
-        self._ended = False
-        query = _RunningQuery(frame, planner, endpoint, context_id, self._inbox)
-        self._finalizer = weakref.finalize(self, query.cancel)
-        query.start()
+        self._complete = False
+        self._query = _RunningQuery(frame, planner, endpoint, context_id, self._inbox)
+        # A finalizer runs in whatever thread drops the last reference or collects garbage, whatever locks that
+        # holds: it must neither wait nor lock. Not at exit either: the JVM ends with this process.
+        self._bar = on_progress if isinstance(on_progress, ProgressBar) else None
+        self._finalizer = weakref.finalize(self, _dropped_queries().put, (self._query, self._bar))
+        self._finalizer.atexit = False
+        self._query.start()
+        if self._bar is not None:
+            self._bar.start()
 
     def read_next_batch(self) -> pa.RecordBatch:
-        """The next batch; StopIteration at the end. Blocks until there is one."""
-        if self._ended:
+        """The next batch; StopIteration at the end. Blocks until there is one.
+
+        Raises the query's error, again if it is called again, and ScanEndedError after ``close()``.
+        """
+        if self._complete:
             raise StopIteration
         try:
             batch = self._inbox.take()
+            if batch is None:
+                self._complete = True
+            else:
+                self._rows += batch.num_rows
+                self._batches += 1
+            self._report()
         except BaseException:
             self.close()
             raise
         if batch is None:
             self.close()
-            self._report()
             raise StopIteration
-        self._rows += batch.num_rows
-        self._batches += 1
-        self._report()
         return batch
 
     def close(self) -> None:
-        """Cancel the query if it still runs, and wait until it has ended. Idempotent."""
-        self._ended = True
-        self._finalizer()
+        """Cancel the query if it still runs, and wait until it has ended. Any thread. Idempotent."""
+        self._finalizer.detach()
+        self._query.cancel()
+        if self._bar is not None:
+            self._bar.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -134,14 +138,15 @@ class _RunningQuery:
     def cancel(self) -> None:
         """End the query and wait for that. A job that has not started yet cannot be cancelled: so again and again."""
         self._inbox.close()
-        context: Any = self._frame.sparkSession.sparkContext._jsc
+        context: Any = self._frame.sparkSession.sparkContext
         deadline = monotonic() + _CANCEL_SECONDS
         while not self._over.wait(_CANCEL_AGAIN_SECONDS) and monotonic() < deadline:
-            context.sc().cancelJobsWithTag(self._tag)
+            if context._jsc is None:  # Spark was stopped, and its jobs with it
+                return
+            context._jsc.sc().cancelJobsWithTag(self._tag)
 
     def _run(self) -> None:
-        context = self._frame.sparkSession.sparkContext
-        connector: Any = context._jvm
+        connector: Any = self._frame.sparkSession.sparkContext._jvm
         try:
             connector.org.headrace.spark.ResultJob.run(
                 self._frame._jdf,
@@ -157,6 +162,27 @@ class _RunningQuery:
             self._endpoint.withdraw(self._ticket)
             self._planner.forget_result(self._tag)
             self._over.set()
+
+
+@cache
+def _dropped_queries() -> queue.SimpleQueue[Any]:
+    """Queries whose stream was dropped are put here, and cancelled by a thread that may wait.
+
+    ``SimpleQueue.put`` is the one thing that finalizers may call safely: it is reentrant and never blocks.
+    """
+    dropped: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def cancel(query: _RunningQuery, bar: ProgressBar | None) -> None:
+        query.cancel()
+        if bar is not None:
+            bar.close()
+
+    def run() -> None:
+        while True:
+            threading.Thread(target=cancel, args=dropped.get(), name="headrace-cancel", daemon=True).start()
+
+    threading.Thread(target=run, name="headrace-dropped", daemon=True).start()
+    return dropped
 
 
 def _own(error: Exception) -> BaseException:

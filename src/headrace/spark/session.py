@@ -28,7 +28,8 @@ from headrace.spark.explain import explain
 from headrace.spark.failures import headrace_errors
 from headrace.spark.planner import Planner
 from headrace.spark.registry import RegisteredTable, Registry
-from headrace.spark.results import Progress, ResultStream
+from headrace.spark.progress import Progress, ProgressBar
+from headrace.spark.results import ResultStream
 from headrace.sink import TableSink
 from headrace.spill import ArrowSpill
 from headrace.streaming import StreamingTable
@@ -211,15 +212,17 @@ class SessionContext:
             return pa.Table.from_batches(stream, stream.schema)
 
     def execute_stream(
-        self, query: DataFrame | str, *, progress: Callable[[Progress], None] | None = None
+        self, query: DataFrame | str, *, progress: bool | Callable[[Progress], None] = False
     ) -> ResultStream:
         """Start the query and return its result as it comes: an iterator of Arrow batches, in the query's order.
 
-        ``progress`` is called on the consumer's thread after each batch. See ResultStream.
+        ``progress=True`` shows a bar on stderr if that is a terminal; a function is called with a Progress on the
+        consumer's thread, after each batch and at the end. See ResultStream.
         """
         frame = self._frame(query)
+        report = progress if callable(progress) else ProgressBar() if progress else None
         with headrace_errors():
-            return ResultStream(frame, self._planner, self._endpoint, self._context_id, progress)
+            return ResultStream(frame, self._planner, self._endpoint, self._context_id, report)
 
     def explain(self, query: DataFrame | str) -> str:
         """A readable block per Headrace scan of the query: what was negotiated, and why something was not used."""

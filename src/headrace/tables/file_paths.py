@@ -17,8 +17,8 @@ _MAGIC = frozenset("*?[")
 def listed_files(paths: Paths, storage_options: Mapping[str, Any] | None = None) -> list[DataFile]:
     """Every file behind ``paths``, each once, in the order of ``paths`` and sorted by name within each.
 
-    A path is a file, a directory (everything below it, except names that start with ``_`` or ``.``, as Spark does) or
-    a glob (``**`` too). A URL is looked up through fsspec with ``storage_options``; ``file://`` needs no fsspec.
+    A path is a file, a directory (everything below it, except names that start with ``_`` or ``.``, as in Spark)
+    or a glob (``**`` too). A URL is looked up through fsspec with ``storage_options``; ``file://`` needs none.
 
     Raises FileNotFoundError, naming the path, where there is nothing, and ImportError where fsspec is missing.
     """

@@ -1,4 +1,4 @@
-"""DataFile and FileFormat: one file of a table, and how files of one's own format are read; driver and executors."""
+"""DataFile and FileFormat: a file of a table, and how files of one's own format are read; driver and executors."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class FileFormat(ABC):
     """How files of one format become record batches. Two methods are needed, the others have safe defaults.
 
     ``schema``, ``split`` and ``statistics`` are called in the driver while the ListingTable is made, never while
-    Spark plans; ``read`` where the plan runs. The format is pickled with the plan: it holds settings, no open files.
-    Whatever a method raises reaches the user with its class and a note that names the file.
+    Spark plans; ``read`` where the plan runs. The format is pickled with the plan: it holds settings, no open
+    files. Whatever a method raises reaches the user with its class and a note that names the file.
     """
 
     @abstractmethod
@@ -60,9 +60,9 @@ class FileFormat(ABC):
         """The rows of ``file`` (if ``file.part`` is not None: of that part), lazily, batch by batch.
 
         ``request`` has what is needed of this file: no partition columns in it, nor filters that mention one;
-        ``limit`` is how many rows are still missing. A batch holds at least the columns of ``request.schema`` (nested
-        fields pruned or not); others are ignored, and for a request without columns only the number of rows
-        counts. A column that is missing or has another type fails the query with SchemaMismatchError.
+        ``limit`` is how many rows are still missing. A batch holds at least the columns of ``request.schema``
+        (nested fields pruned or not); others are ignored, and for a request without columns only the number of
+        rows counts. A column that is missing or has another type fails the query with SchemaMismatchError.
 
         Called once for each file that may hold a matching row, in a Spark Python worker (or, with
         ``Placement.DRIVER``, on any thread); again for the same file when a task is retried, with the same result.
@@ -73,7 +73,8 @@ class FileFormat(ABC):
         """What is known of ``file`` (or of ``file.part``) without reading it all; None where nothing is.
 
         It is relied on: a file whose statistics rule out a match is not read, and ``row_count`` must be the
-        exact number of rows, or None. Called once for each file or part, from several threads at once. Default None.
+        exact number of rows, or None. Called once for each file or part, from several threads at once. Default:
+        None.
         """
         return None
 
@@ -88,7 +89,7 @@ class FileFormat(ABC):
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         """What ``read`` does with each filter, in order; the rules are those of ``TableProvider``.
 
-        Skipping files by their statistics needs no answer here. Called once per scan, at planning, with the filters
-        that mention no partition column. Default: all UNSUPPORTED.
+        Skipping files by their statistics needs no answer here. Called once per scan, at planning, with the
+        filters that mention no partition column. Default: all UNSUPPORTED.
         """
         return [FilterPushdown.UNSUPPORTED] * len(filters)

@@ -22,8 +22,8 @@ def partition_values(
     """The partition columns of ``paths``: a row for each path, a column for each ``name=value`` directory.
 
     ``columns``: None for all there are; names for just these; a mapping gives their types too. Types are inferred
-    otherwise: an integer (int32 where all fit, else int64) if all values are whole numbers, a date if all are dates as
-    2024-01-31, else a string. ``__HIVE_DEFAULT_PARTITION__`` is null, ``%3A`` and the like are decoded.
+    otherwise: an integer (int32 where all fit, else int64) if all values are whole numbers, a date if all are
+    dates as 2024-01-31, else a string. ``__HIVE_DEFAULT_PARTITION__`` is null, ``%3A`` and the like are decoded.
 
     Raises ValueError, naming the file, where a column is missing, stands twice, or has a value of another type.
     """
@@ -33,8 +33,8 @@ def partition_values(
     for path, values in zip(paths, raw, strict=True):
         if columns is None and values.keys() != raw[0].keys():
             raise ValueError(
-                f"{path} has the partition columns ({', '.join(values)}), but {paths[0]} has ({', '.join(names)}); "
-                "list them apart, or name those that all files have: partition_columns=[...]"
+                f"{path} has the partition columns ({', '.join(values)}), but {paths[0]} has ({', '.join(names)})"
+                "; list them apart, or name those that all files have: partition_columns=[...]"
             )
         if missing := [name for name in names if name not in values]:
             raise ValueError(f"{path} has no directory {missing[0]}=..., a partition column of the table")

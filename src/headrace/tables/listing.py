@@ -1,11 +1,10 @@
-"""ListingTable: many files of one format as one table; describes and prunes in the driver, without I/O at planning."""
+"""ListingTable: many files of one format as one table; runs in the driver, and at planning without I/O."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,14 +21,12 @@ from headrace.plan import (
 )
 from headrace.provider import FilterPushdown, TableProvider
 from headrace.pruning import PruningPredicate
+from headrace.tables.file_facts import file_parts, file_schema, file_statistics
 from headrace.tables.file_paths import Paths, listed_files
-from headrace.tables.files import DataFile, FileFormat
+from headrace.tables.files import FileFormat
 from headrace.tables.hive import partition_values
-from headrace.tables.listing_plan import ListingPlan, PlannedFile, naming
+from headrace.tables.listing_plan import ListingPlan, PlannedFile
 from headrace.tables.packing import PARTITION_BYTES, grouped, packed
-
-_T = TypeVar("_T")
-_THREADS = 16
 
 
 class ListingTable(TableProvider):
@@ -40,15 +37,15 @@ class ListingTable(TableProvider):
     ``partition_columns`` names them or gives their types, ``()`` adds none. A column that the files have too is
     taken from the path.
 
-    Everything that needs to look at a file happens here, in the constructor: files are listed, the first one's schema
-    becomes the table's, large files are split and every file's statistics are read (``statistics=False`` spares
-    that, and no file is skipped by them). Planning then does no I/O. Files that come later are not seen: make the
-    table anew and register it with ``replace=True``.
+    Everything that needs to look at a file happens here, in the constructor: files are listed, the first one's
+    schema becomes the table's, large files are split and every file's statistics are read (``statistics=False``
+    spares that, and no file is skipped by them). Planning then does no I/O. Files that come later are not seen:
+    make the table anew and register it with ``replace=True``.
 
-    Filters on partition columns are exact and skip whole files; others skip files by their statistics. Files, or parts
-    of them, are put together to partitions of about ``partition_bytes``. Where a query reads partition columns, and
-    their values make good tasks, each value becomes a partition instead and Spark is told so (no shuffle to group or
-    join by them); ``partition_by_key`` says always (True) or never (False).
+    Filters on partition columns are exact and skip whole files; others skip files by their statistics. Files, or
+    parts of them, are put together to partitions of about ``partition_bytes``. Where a query reads partition
+    columns, and their values make good tasks, each value becomes a partition instead and Spark is told so (no
+    shuffle to group or join by them); ``partition_by_key`` says always (True) or never (False).
 
     ``placement``: EXECUTORS needs files that the executors can open by the same path or URL.
 
@@ -80,16 +77,14 @@ class ListingTable(TableProvider):
         self._partition_bytes = partition_bytes
         self._partition_by_key = partition_by_key
         self._total_files = len(whole)
-        self._schema = _table_schema(_file_schema(format, whole[0]), values.schema)
-        parts = _in_threads(lambda file: _parts(format, file, partition_bytes), whole)
+        self._schema = _table_schema(file_schema(format, whole[0]), values.schema)
+        parts = file_parts(format, whole, partition_bytes)
         self._files = tuple(itertools.chain.from_iterable(parts))
         rows = pa.array(itertools.chain.from_iterable([i] * len(part) for i, part in enumerate(parts)), pa.int64())
         self._values = values.take(rows) if values.num_columns else values
-        self._stats = self._with_partition_values(
-            _in_threads(lambda file: _statistics(format, file), self._files)
-            if statistics and type(format).statistics is not FileFormat.statistics
-            else [ContainerStats()] * len(self._files)
-        )
+        self._partition_columns = frozenset(values.schema.names)
+        known = file_statistics(format, self._files) if statistics else [ContainerStats()] * len(self._files)
+        self._stats = self._with_partition_values(known)
         self._described = frozenset(name.partition(".")[0] for stats in self._stats for name in stats.columns)
 
     def schema(self) -> pa.Schema:
@@ -100,7 +95,8 @@ class ListingTable(TableProvider):
         answers = self._format.supports_filters_pushdown(ours) if ours else []
         if len(answers) != len(ours):
             raise TypeError(
-                f"{self._format_name}.supports_filters_pushdown gave {len(answers)} answers for {len(ours)} filters"
+                f"{type(self._format).__name__}.supports_filters_pushdown gave {len(answers)} answers for "
+                f"{len(ours)} filters"
             )
         given = dict(zip(map(id, ours), answers, strict=True))
         return [self._answer(expr, given.get(id(expr), FilterPushdown.UNSUPPORTED)) for expr in filters]
@@ -118,6 +114,7 @@ class ListingTable(TableProvider):
         )
         # Without columns and filters nothing in the file matters but how many rows it has.
         countable = not file_request.projection and not file_request.filters
+        rows = [stats.row_count for stats in self._stats]
         return ListingPlan(
             format=self._format,
             schema=request.schema,
@@ -125,7 +122,7 @@ class ListingTable(TableProvider):
             request=file_request,
             partition_columns=tuple(partition_columns),
             partitions=[
-                [PlannedFile(self._files[i], keys[i], self._stats[i].row_count if countable else None) for i in group]
+                [PlannedFile(self._files[i], keys[i], rows[i] if countable else None) for i in group]
                 for group in groups
             ],
             partitioning=partitioning,
@@ -136,14 +133,6 @@ class ListingTable(TableProvider):
 
     def statistics(self) -> Statistics:
         return self._estimate(range(len(self._files)), self._schema)
-
-    @property
-    def _partition_columns(self) -> frozenset[str]:
-        return frozenset(self._values.schema.names)
-
-    @property
-    def _format_name(self) -> str:
-        return type(self._format).__name__
 
     def _answer(self, expr: Expr, of_format: FilterPushdown) -> FilterPushdown:
         if self._by_path(expr) is not None or of_format is FilterPushdown.EXACT:
@@ -162,7 +151,7 @@ class ListingTable(TableProvider):
 
     def _kept(self, request: ScanRequest) -> list[int]:
         """Indexes of the files that may hold a needed row."""
-        kept = range(len(self._files))
+        kept: Sequence[int] = range(len(self._files))
         others = []
         for expr in request.filters:
             passes = self._by_path(expr)
@@ -241,39 +230,5 @@ def _has_fixed_width(type_: pa.DataType) -> bool:
         return False
 
 
-def _file_schema(format: FileFormat, file: DataFile) -> pa.Schema:
-    with naming(file, f"{type(format).__name__}.schema"):
-        schema = format.schema(file)
-    if not isinstance(schema, pa.Schema):
-        raise TypeError(
-            f"{type(format).__name__}.schema returned {type(schema).__name__}, expected a pyarrow.Schema"
-        )
-    return schema
-
-
 def _table_schema(file: pa.Schema, partition: pa.Schema) -> pa.Schema:
     return pa.schema([*(field for field in file if field.name not in partition.names), *partition])
-
-
-def _parts(format: FileFormat, file: DataFile, partition_bytes: int) -> Sequence[DataFile]:
-    if file.size_in_bytes <= partition_bytes or type(format).split is FileFormat.split:
-        return (file,)
-    with naming(file, f"{type(format).__name__}.split"):
-        parts = tuple(format.split(file))
-        if not all(isinstance(part, DataFile) for part in parts):
-            raise TypeError("split gives DataFiles: file.with_part(part, size_in_bytes)")
-    return parts
-
-
-def _statistics(format: FileFormat, file: DataFile) -> ContainerStats:
-    with naming(file, f"{type(format).__name__}.statistics"):
-        stats = format.statistics(file)
-        if stats is not None and not isinstance(stats, ContainerStats):
-            raise TypeError(f"statistics returned {type(stats).__name__}, expected ContainerStats or None")
-    return ContainerStats() if stats is None else stats
-
-
-def _in_threads(function: Callable[[DataFile], _T], files: Sequence[DataFile]) -> list[_T]:
-    """``function`` of every file, in order; where files are far away, waiting for one must not hold up the others."""
-    with ThreadPoolExecutor(min(_THREADS, len(files)), "headrace-listing") as pool:
-        return list(pool.map(function, files))

@@ -1,4 +1,4 @@
-"""ListingPlan: reads the files of one partition after the other and checks what the format gives; runs on executors."""
+"""ListingPlan: reads a partition's files one after the other and checks what the format gives; executor Python."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BATCH_ROWS = 64 * 1024
 
 
 class PlannedFile(NamedTuple):
-    """A file to read, the values of the requested partition columns in it, and its rows if nothing else is asked."""
+    """A file to read, its values of the requested partition columns, and its rows if nothing else is asked."""
 
     file: DataFile
     values: tuple[Any, ...]
@@ -117,8 +117,8 @@ class ListingPlan(ExecutionPlan):
             column = batch.column(positions[0]) if len(positions) == 1 else None
             if column is None or column.type not in (field.type, unpruned.type):
                 raise SchemaMismatchError(
-                    f"the file {file} does not have the table's column {field.name!r}: its schema differs from that of "
-                    "the first file, which is the table's; convert the file, or leave it out of the paths\n"
+                    f"the file {file} does not have the table's column {field.name!r}: its schema differs from "
+                    "the first file's, which is the table's; convert the file, or leave it out of the paths\n"
                     f"expected:\n{_indented(self._file_schema)}\nfound:\n{_indented(batch.schema)}"
                 )
             columns.append(to_wire(column, field.type, field.name))
@@ -163,8 +163,8 @@ def naming(file: DataFile, where: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         error.add_note(
-            f"in {where}: the file {file} was there when the ListingTable was made; if it was moved or deleted since, "
-            "make the table anew and register it with replace=True"
+            f"in {where}: the file {file} was there when the ListingTable was made; if it was moved or deleted "
+            "since, make the table anew and register it with replace=True"
         )
         raise
     except Exception as error:

@@ -19,8 +19,8 @@ _LARGEST_KEY = 4  # a task with more than so many partitions' bytes makes the ot
 def packed(sizes: Sequence[int], partition_bytes: int = PARTITION_BYTES) -> list[list[int]]:
     """Indexes of ``sizes`` (bytes) in groups of about equal weight, each group in ascending order.
 
-    As many groups as ``partition_bytes`` asks for; at least one per core of this machine while each is then worth a
-    task. Largest first into the lightest group, so no group weighs much more than the average or the largest file.
+    As many groups as ``partition_bytes`` asks for; at least one per core of this machine while each is then worth
+    a task. Largest first into the lightest group: none weighs much more than the average or the largest file.
     """
     weights = [size + _OPEN_COST_BYTES for size in sizes]
     total = sum(weights)

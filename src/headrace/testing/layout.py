@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,12 +12,11 @@ from headrace.errors import SchemaMismatchError
 from headrace.plan import HashPartitioning, KeyPartitioning, SortKey
 from headrace.testing.probe import Probe, Reading, scan_text
 from headrace.testing.report import Promise, Severity, counted
-from headrace.testing.rows import column_keys, row_keys, shown
+from headrace.testing.rows import NAN_KEY, column_keys, row_keys, shown
 from headrace.types import to_wire
 
 _FAR_OFF = 10
 _SMALL_BYTES = 1 << 20
-_NAN_KEY = ("NaN",)
 
 
 def check_layout(probe: Probe, reading: Reading) -> None:
@@ -62,8 +61,9 @@ def _far_off(stated: int, found: int) -> bool:
 def _check_distinct_keys(probe: Probe, reading: Reading, partitioning: KeyPartitioning) -> None:
     seen: dict[Any, int] = {}
     for partition, key in enumerate(partitioning.keys):
-        first = seen.setdefault(_wire_key(probe, partitioning, key), partition)
-        if first != partition:
+        wire_key = _wire_key(probe, partitioning, key)
+        first = seen.setdefault(wire_key, partition)
+        if first != partition and wire_key is not None:
             probe.findings.add(
                 Promise.PARTITIONING,
                 f"partitions {first} and {partition} are stated to have the same key {key!r}; each holds exactly the "
@@ -80,7 +80,7 @@ def _check_keys(probe: Probe, reading: Reading, partitioning: KeyPartitioning) -
             probe.findings.add(
                 Promise.PARTITIONING,
                 f"partition {partition} is stated to hold the rows with {_pairs(columns, partitioning.keys[partition])}, "
-                f"but has {shown(part, wrong)}{scan_text(reading.scan.request)}",
+                f"but has {counted(len(wrong), 'other row')}: {shown(part, wrong)}{scan_text(reading.scan.request)}",
             )
 
 
@@ -116,8 +116,8 @@ def _check_order(probe: Probe, reading: Reading, partition: int, part: pa.Table)
             text = ", ".join(_order_text(key) for key in ordering)
             probe.findings.add(
                 Promise.ORDERING,
-                f"partition {partition} is stated to be sorted by {text}, but {shown(columns, [row])[7:]} comes before "
-                f"{shown(columns, [row + 1])[7:]} (rows {row} and {row + 1}){scan_text(reading.scan.request)}",
+                f"partition {partition} is stated to be sorted by {text}, but {shown(columns, [row])} comes before "
+                f"{shown(columns, [row + 1])} (rows {row} and {row + 1}){scan_text(reading.scan.request)}",
             )
             return
 
@@ -125,10 +125,8 @@ def _check_order(probe: Probe, reading: Reading, partition: int, part: pa.Table)
 def _ranks(column: pa.ChunkedArray, key: SortKey) -> list[float]:
     """Numbers in the order of the values, as Spark sorts: NaN is the largest, strings go by their bytes."""
     values = column_keys(column)
-    is_nan: Callable[[Any], bool] = lambda value: value == _NAN_KEY  # noqa: E731
     present = {value for value in values if value is not None}
-    nan = any(map(is_nan, present)) if pa.types.is_floating(column.type) else False
-    in_order = sorted(present - {_NAN_KEY}) + ([_NAN_KEY] if nan else [])
+    in_order = sorted(present - {NAN_KEY}) + [NAN_KEY] * (NAN_KEY in present)
     sign = -1 if key.descending else 1
     rank: dict[Any, float] = {value: sign * position for position, value in enumerate(in_order)}
     rank[None] = -float("inf") if key.nulls_first else float("inf")

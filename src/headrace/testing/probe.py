@@ -129,8 +129,9 @@ class Probe:
                 yield
             except ProviderRaised as raised:
                 error = raised.__cause__
-                if error is None or isinstance(error, KeyboardInterrupt):
-                    raise KeyboardInterrupt from raised
+                assert error is not None
+                if isinstance(error, KeyboardInterrupt):
+                    raise error from None
                 where = raised.failure.where.partition(" (returned")[0]
                 self.findings.add(blame, f"{where} raised {error_text(error)}")
                 raise CheckStopped from error
@@ -146,7 +147,9 @@ class Probe:
             else:
                 self.findings.add(Promise.PLANNING, f"{name} {act}; planning does no I/O and does not wait")
         for executed in dict.fromkeys(observed.executed):
-            self.findings.add(Promise.PLANNING, f"{name} ran {executed}: rows are produced when Spark reads, not before")
+            self.findings.add(
+                Promise.PLANNING, f"{name} ran {executed}: rows are produced when Spark reads, not before"
+            )
 
     @contextlib.contextmanager
     def _executing(self, scan: PlannedScan, partition: int, blame: Promise) -> Iterator[None]:

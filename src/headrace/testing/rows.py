@@ -14,7 +14,8 @@ from headrace.testing.report import counted
 
 _SHOWN_ROWS = 3
 _SHOWN_CHARS = 200
-_NAN = ("NaN",)
+NAN_KEY = ("NaN",)
+"""What stands for NaN in ``row_keys``: like Spark's NaN it equals itself."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,17 @@ class Difference:
     missing: tuple[int, ...]
     extra: tuple[int, ...]
 
-    def missing_text(self) -> str:
-        return shown(self.expected, self.missing)
+    def __bool__(self) -> bool:
+        return bool(self.missing or self.extra)
 
-    def extra_text(self) -> str:
-        return shown(self.found, self.extra)
+    def __str__(self) -> str:
+        """``2 rows are missing: {...}, {...}; 1 row is new: {...}``."""
+        parts = []
+        for table, rows, how in ((self.expected, self.missing, "missing"), (self.found, self.extra, "new")):
+            if rows:
+                verb = "is" if len(rows) == 1 else "are"
+                parts.append(f"{counted(len(rows), 'row')} {verb} {how}: {shown(table, rows)}")
+        return "; ".join(parts)
 
 
 def difference(expected: pa.Table, found: pa.Table) -> Difference:
@@ -62,11 +69,10 @@ def column_keys(column: pa.ChunkedArray) -> list[Any]:
 
 
 def shown(table: pa.Table, rows: Iterable[int]) -> str:
-    """``2 rows: {'a': 1}, {'a': 2}``; at most three of them."""
+    """``{'a': 1}, {'a': 2}``; at most three of them."""
     indices = list(rows)
     texts = [_row_text(table.slice(index, 1)) for index in indices[:_SHOWN_ROWS]]
-    more = ", ..." if len(indices) > _SHOWN_ROWS else ""
-    return f"{counted(len(indices), 'row')}: {', '.join(texts)}{more}"
+    return ", ".join(texts + ["..."] * (len(indices) > _SHOWN_ROWS))
 
 
 def _row_text(row: pa.Table) -> str:
@@ -104,7 +110,7 @@ def _surplus(keys: list[tuple[Any, ...]], others: Counter[tuple[Any, ...]]) -> t
 
 def _key(value: Any) -> Any:
     if isinstance(value, float) and math.isnan(value):
-        return _NAN
+        return NAN_KEY
     if isinstance(value, dict):
         return tuple(_key(item) for item in value.values())
     if isinstance(value, (list, tuple)):

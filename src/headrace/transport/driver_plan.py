@@ -14,9 +14,8 @@ from headrace.transport.serve import serve_partition
 class DriverPartition:
     """A PartitionServer for one partition of a live plan.
 
-    ``stop`` calls ``interrupt(reason)`` of what ``execute`` returned if it has that method (it must be
-    thread-safe and make a waiting ``next`` return or raise). Otherwise it raises StopRequested in the thread that
-    runs the user's code, as Ctrl-C raises KeyboardInterrupt in the main thread: at the next bytecode. Code that
+    ``stop`` raises StopRequested in the thread that runs the user's code (unless what ``execute`` returned has an
+    ``interrupt`` of its own), as Ctrl-C raises KeyboardInterrupt in the main thread: at the next bytecode. Code that
     sleeps inside one C call is stopped when that call returns.
     """
 
@@ -32,14 +31,9 @@ class DriverPartition:
         serve_partition(sock, self._stream)
 
     def stop(self, reason: str) -> None:
-        interrupt = getattr(self._stream.source, "interrupt", None)
-        if callable(interrupt):
-            interrupt(reason)
-        self._stop.request()
+        self._stop.request(reason)
 
     def _interrupt(self) -> None:
-        if callable(getattr(self._stream.source, "interrupt", None)):
-            return
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(self._thread_id), ctypes.py_object(StopRequested)
         )

@@ -1,12 +1,13 @@
 """The inbox: receives a query's result from its tasks and hands it out in order, bounded; driver Python.
 
-Tasks send their partitions at the same time; the caller gets them one after the other. A partition that is not
-its turn yet may wait in memory up to a bound, then its task blocks. Only when the partition whose turn it is
-has not even started (its task may be waiting for a slot that a blocked one holds) does it go to disk instead.
+Tasks send their partitions at the same time; the caller gets them one after the other. What is not taken yet waits
+in memory up to a bound, then its task blocks. Only when nobody sends the partition whose turn it is (its task may
+be waiting for a slot that a blocked one holds) do the later ones go to disk instead.
 """
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections import deque
@@ -19,9 +20,10 @@ import pyarrow as pa
 from headrace.errors import ScanEndedError, StreamError, TransportError
 from headrace.spill import ArrowSpill
 from headrace.transport.endpoint import Claim
-from headrace.transport.frames import FrameKind, read_frame, read_totals
+from headrace.transport.frames import Frame, FrameKind, read_frame, read_totals
 
-_MAX_WAITING_BYTES = 16 << 20
+_MAX_WAITING_BYTES = 64 << 20  # of all partitions
+_MAX_PARTITION_BYTES = 16 << 20
 _STALLED_SECONDS = 1.0
 _RECEIVE_BUFFER_BYTES = 1 << 20
 
@@ -32,7 +34,8 @@ Load = Callable[[], pa.RecordBatch]
 
 @dataclass
 class _Partition:
-    attempt: int = -1
+    sender: PartitionReceiver | None = None  # the connection that sends it now
+    failure: str = ""  # why the last one that did not send it all broke off, if it said so
     batches: deque[tuple[pa.RecordBatch | Load, int]] = field(default_factory=deque)
     waiting_bytes: int = 0
     delivered: bool = False
@@ -48,8 +51,9 @@ class ResultInbox:
         self._changed = threading.Condition(self._lock)
         self._partitions: dict[int, _Partition] = {}
         self._count: int | None = None
+        self._waiting_bytes = 0
         self._current = 0
-        self._current_since = monotonic()
+        self._unsent_since = monotonic()  # since when nobody sends the current partition
         self._finished = False
         self._error: BaseException | None = None
         self._spill = ArrowSpill()
@@ -66,28 +70,39 @@ class ResultInbox:
                 partition = self._partition(self._current)
                 if partition.batches:
                     entry, size = partition.batches.popleft()
-                    partition.waiting_bytes -= size
+                    self._count_bytes(partition, -size)
                     partition.delivered = True
                     self._changed.notify_all()
                     break
                 if partition.done:
                     self._current += 1
-                    self._current_since = monotonic()
+                    self._unsent_since = monotonic()
                     self._changed.notify_all()
                 elif self._finished and self._current == self._count:
                     return None
                 elif not self._changed.wait(None if deadline is None else max(0.0, deadline - monotonic())):
                     raise TimeoutError
-        return entry() if callable(entry) else entry
+        try:
+            return entry() if callable(entry) else entry
+        except OSError:
+            if self._error is not None:  # closed meanwhile, and its files with it
+                raise self._error from None
+            raise
 
     def progress(self) -> tuple[int, int | None]:
         """Partitions received whole, and how many there are, if known by now."""
         with self._lock:
             return sum(partition.done for partition in self._partitions.values()), self._count
 
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits in memory."""
+        with self._lock:
+            return self._waiting_bytes
+
     def close(self) -> None:
         """Nobody takes any more: tasks that send fail. Idempotent."""
-        self.fail(ScanEndedError("the result stream was closed"))
+        self.fail(ScanEndedError("the result stream was closed before its end"))
         self._spill.close()
 
     # The query's side
@@ -112,62 +127,112 @@ class ResultInbox:
         with self._changed:
             if self._error is None:
                 self._error = error
+                for partition in self._partitions.values():
+                    partition.batches.clear()
+                    self._count_bytes(partition, -partition.waiting_bytes)
             self._changed.notify_all()
 
     def open(self, claim: Claim) -> PartitionReceiver:
-        """A task wants to send. Raises StreamError if its partition was sent before and the caller has seen of it."""
+        """A task wants to send. Raises StreamError if the caller has seen part of what another attempt sent."""
         with self._changed:
             partition = self._partition(claim.partition)
             if partition.delivered and not partition.done:
-                error = StreamError(
-                    f"partition {claim.partition} of the result was computed again (attempt {claim.attempt}) after "
-                    "part of it had been handed out: a task failed or was lost, and rows would come twice"
-                )
-                self._error = self._error or error
-                self._changed.notify_all()
-                raise error
+                raise self._sent_twice(claim, partition)
+            receiver = PartitionReceiver(self, claim.partition)
             if not partition.done:
-                partition.attempt = claim.attempt
                 partition.batches.clear()
-                partition.waiting_bytes = 0
-            return PartitionReceiver(self, claim.partition, claim.attempt)
+                self._count_bytes(partition, -partition.waiting_bytes)
+                partition.sender = receiver
+                self._changed.notify_all()
+            return receiver
 
-    def put(self, index: int, attempt: int, batch: pa.RecordBatch, size: int) -> None:
-        """Blocks while this partition's share is full. Raises StreamError when nobody wants it any more."""
-        entry: pa.RecordBatch | Load = batch
+    def _sent_twice(self, claim: Claim, partition: _Partition) -> StreamError:
+        which = f"partition {claim.partition} of the result"
+        if partition.sender is not None:  # a speculative copy: the one that sends goes on
+            return StreamError(f"{which} is being sent by another attempt of this task, and was handed out in part")
+        why = f": {partition.failure}" if partition.failure else ""
+        error = StreamError(
+            f"{which} was computed again (attempt {claim.attempt}) after part of it had been handed out, and rows "
+            f"would come twice. The earlier task failed or was lost{why}"
+        )
+        self._error = self._error or error
+        self._changed.notify_all()
+        return error
+
+    def put(self, receiver: PartitionReceiver, batch: pa.RecordBatch, size: int) -> None:
+        """Blocks while there is no room for this partition. Raises StreamError when nobody wants it any more."""
         with self._changed:
-            partition = self._partition(index)
-            while True:
-                if self._error is not None or partition.attempt != attempt:
-                    raise StreamError("this result is not wanted any more")
-                if partition.done:
-                    return  # a second run of a partition that arrived whole
-                if partition.waiting_bytes < _MAX_WAITING_BYTES:
-                    break
-                if self._is_stalled(index):
-                    entry = self._spill.store(batch)
-                    size = 0
+            partition = self._partition(receiver.partition)
+            while self._is_wanted(receiver, partition) and not self._has_room(receiver.partition, partition, size):
+                if self._is_stalled(receiver.partition):
                     break
                 self._changed.wait(_STALLED_SECONDS)
-            partition.batches.append((entry, size))
-            partition.waiting_bytes += size
-            if index == self._current:
+            else:
+                if not partition.done:
+                    self._append(receiver.partition, partition, batch, size)
+                return  # or it is a second run of a partition that arrived whole
+        loader = self._store(batch)
+        with self._changed:
+            if self._is_wanted(receiver, partition):
+                self._append(receiver.partition, partition, loader, 0)
+
+    def end(self, receiver: PartitionReceiver) -> None:
+        """``receiver`` has put everything. Raises StreamError when that is not wanted any more."""
+        with self._changed:
+            partition = self._partition(receiver.partition)
+            self._is_wanted(receiver, partition)
+            partition.done = True
+            self._changed.notify_all()
+
+    def left(self, receiver: PartitionReceiver, why: str) -> None:
+        """``receiver`` sends no more, after ``end`` or without."""
+        with self._changed:
+            partition = self._partition(receiver.partition)
+            if partition.sender is receiver:
+                partition.sender, partition.failure = None, why
+                if receiver.partition == self._current:
+                    self._unsent_since = monotonic()
                 self._changed.notify_all()
 
-    def end(self, index: int, attempt: int) -> None:
-        with self._changed:
-            partition = self._partition(index)
-            if partition.attempt == attempt:
-                partition.done = True
-            self._changed.notify_all()
+    # Inside, with the lock held (_store: without)
+
+    def _is_wanted(self, receiver: PartitionReceiver, partition: _Partition) -> bool:
+        if self._error is not None or (partition.sender is not receiver and not partition.done):
+            raise StreamError("this result is not wanted any more")
+        return not partition.done
+
+    def _has_room(self, index: int, partition: _Partition, size: int) -> bool:
+        """A batch that is larger than the bounds passes when nothing else waits."""
+        if partition.waiting_bytes + size > _MAX_PARTITION_BYTES and partition.waiting_bytes:
+            return False
+        others_full = self._waiting_bytes + size > _MAX_WAITING_BYTES and self._waiting_bytes > 0
+        return index == self._current or not others_full
 
     def _is_stalled(self, index: int) -> bool:
         current = self._partition(self._current)
-        waited = monotonic() - self._current_since
-        return index != self._current and current.attempt < 0 and waited > _STALLED_SECONDS
+        if index == self._current or current.sender is not None or current.done or current.batches:
+            return False
+        return monotonic() - self._unsent_since > _STALLED_SECONDS
+
+    def _append(self, index: int, partition: _Partition, entry: pa.RecordBatch | Load, size: int) -> None:
+        partition.batches.append((entry, size))
+        self._count_bytes(partition, size)
+        if index == self._current:
+            self._changed.notify_all()
+
+    def _count_bytes(self, partition: _Partition, size: int) -> None:
+        partition.waiting_bytes += size
+        self._waiting_bytes += size
 
     def _partition(self, index: int) -> _Partition:
         return self._partitions.setdefault(index, _Partition())
+
+    def _store(self, batch: pa.RecordBatch) -> Load:
+        try:
+            return self._spill.store(batch)
+        except OSError as error:
+            self.fail(StreamError(f"the result does not fit in memory and cannot be put on disk: {error}"))
+            raise StreamError("this result is not wanted any more") from error
 
 
 class PartitionReceiver:
@@ -175,35 +240,42 @@ class PartitionReceiver:
 
     receives = True
 
-    def __init__(self, inbox: ResultInbox, partition: int, attempt: int) -> None:
+    def __init__(self, inbox: ResultInbox, partition: int) -> None:
+        self.partition = partition
         self._inbox = inbox
-        self._partition = partition
-        self._attempt = attempt
+        self._batches = 0
+        self._schema: pa.Schema | None = None
 
     def serve(self, sock: socket.socket) -> None:
         """A connection that ends before END is a task that failed: Spark tells, and may run it again."""
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-        schema: pa.Schema | None = None
-        batches = 0
-        while True:
-            frame = read_frame(sock)
-            if frame is None:
-                return
-            if frame.kind is FrameKind.SCHEMA:
-                schema = pa.ipc.read_schema(frame.message)
-            elif frame.kind is FrameKind.BATCH and schema is not None:
-                batch = pa.ipc.read_record_batch(frame.message, schema)
-                batches += 1
-                try:
-                    self._inbox.put(self._partition, self._attempt, batch, frame.message.size)
-                except StreamError:
+        why = ""
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+            while (frame := read_frame(sock)) is not None:
+                if frame.kind is FrameKind.ERROR:
+                    why = json.loads(frame.message.to_pybytes())["text"]
+                elif self._received_last(frame):
+                    sock.sendall(RECEIPT)  # without it the task, and so the query, is not over
                     return
-            elif frame.kind is FrameKind.END and read_totals(frame)[1] == batches:
-                self._inbox.end(self._partition, self._attempt)
-                sock.sendall(RECEIPT)  # without it the task, and so the query, is not over
-                return
-            else:
-                self._inbox.fail(TransportError(f"partition {self._partition} of the result sent a wrong frame"))
-                return
+        except StreamError:
+            return  # nobody wants it any more, and the task notices when the connection is closed
+        except (TransportError, pa.ArrowException, ValueError, KeyError) as error:
+            self._inbox.fail(TransportError(f"partition {self.partition} of the result was damaged: {error}"))
+        finally:
+            self._inbox.left(self, why)
+
+    def _received_last(self, frame: Frame) -> bool:
+        if frame.kind is FrameKind.SCHEMA:
+            self._schema = pa.ipc.read_schema(frame.message)
+        elif frame.kind is FrameKind.BATCH and self._schema is not None:
+            batch = pa.ipc.read_record_batch(frame.message, self._schema)
+            self._batches += 1
+            self._inbox.put(self, batch, frame.message.size)
+        elif frame.kind is FrameKind.END and read_totals(frame)[1] == self._batches:
+            self._inbox.end(self)
+            return True
+        else:
+            raise TransportError(f"a frame of kind {frame.kind.name} after {self._batches} batches")
+        return False
 
     def stop(self, reason: str) -> None: ...

@@ -1,0 +1,176 @@
+"""check_provider: every promise of a provider, verified without Spark; runs in the test's process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from random import Random
+
+import pyarrow as pa
+
+from headrace.errors import HeadraceError
+from headrace.expressions import Expr
+from headrace.provider import TableProvider
+from headrace.spark.scans import PlannedScan
+from headrace.streaming import StreamingTable
+from headrace.testing.filters import check_filters, check_limits
+from headrace.testing.layout import check_layout, check_statistics
+from headrace.testing.probe import CheckStopped, Probe, error_text, on_other_thread
+from headrace.testing.projections import check_projections
+from headrace.testing.report import Findings, Promise, Report, Severity
+from headrace.testing.scans import check_early_stop, check_execute_again, check_fresh_scans, check_pickling
+from headrace.testing.truth import Truth
+from headrace.testing.watch import watched
+from headrace.types import wire_schema
+
+
+def check_provider(
+    provider: TableProvider,
+    *,
+    filters: Sequence[Expr] = (),
+    samples: int = 3,
+    seed: int = 0,
+    max_rows: int = 100_000,
+    planning_budget_s: float = 1.0,
+) -> Report:
+    """Verify what a provider promises (see ``Promise``), by scanning it many times without Spark.
+
+    The provider is asked as Headrace asks it, and its batches are read as they are read for Spark. Filters are made
+    from the table's own values; what comes back is held against ``Expr.evaluate``. The more kinds of values, nulls
+    and partitions the table has, the more is seen: give it a small table with awkward rows in it.
+
+    ``filters``: filters of your own, asked about each alone and all together.
+    ``samples``: how many values a column's filters are tried with; more take longer.
+    ``seed``: of the generated filters; the same seed makes the same ones for the same rows.
+    ``max_rows``: no scan is read further; the report says which checks were cut short by that.
+    ``planning_budget_s``: the longest that planning one scan may take.
+
+    I/O during planning is seen where Python does it on the calling thread; libraries that read files or sockets in
+    C++ show only in the time. Raises TypeError for what is no provider, or is a push table (which can be read once),
+    ValueError for a filter on a column that is not there. What the provider does wrong is in the report.
+    """
+    if not isinstance(provider, TableProvider):
+        raise TypeError(f"check_provider takes a TableProvider, not {type(provider).__name__}")
+    if isinstance(provider, StreamingTable):
+        raise TypeError("check_provider scans a table many times, and a push table can be scanned once")
+    if samples < 1 or max_rows < 1:
+        raise ValueError("samples and max_rows must be at least 1")
+    check = _Check(provider, tuple(filters), samples, seed, max_rows, planning_budget_s)
+    checked: set[Promise] = set()
+    with contextlib.suppress(CheckStopped):
+        for promises in check.stages():
+            checked.update(promises)
+    return check.report(checked)
+
+
+class _Check:
+    def __init__(
+        self,
+        provider: TableProvider,
+        filters: tuple[Expr, ...],
+        samples: int,
+        seed: int,
+        max_rows: int,
+        planning_budget_s: float,
+    ) -> None:
+        self.provider = provider
+        self.filters = filters
+        self.samples = samples
+        self.rng = Random(seed)
+        self.max_rows = max_rows
+        self.planning_budget_s = planning_budget_s
+        self.findings = Findings()
+        self.probe: Probe | None = None
+        self.truth: Truth | None = None
+
+    def stages(self) -> Iterator[tuple[Promise, ...]]:
+        """One check after the other, each after those that it builds upon; yields what has been checked."""
+        self.probe = probe = Probe(self.provider, self._schema(), self.findings, self.max_rows)
+        yield (Promise.SCHEMA,)
+        scan = self._plan(probe)
+        yield (Promise.PLANNING,)
+        self.truth = truth = Truth(probe.read(scan, Promise.EXECUTE))
+        yield (Promise.BATCHES,)
+        check_execute_again(probe, truth.reading)
+        yield (Promise.EXECUTE,)
+        check_fresh_scans(probe, truth)
+        yield (Promise.FRESH_SCANS,)
+        check_pickling(probe, scan, truth.reading)
+        check_early_stop(probe, truth)
+        check_layout(probe, truth.reading)
+        check_statistics(probe, truth.reading)
+        check_projections(probe, truth, self.rng)
+        yield (Promise.EARLY_STOP, Promise.STATISTICS, Promise.PROJECTION)
+        all_exact = check_filters(probe, truth, self.filters, self.rng, self.samples)
+        yield (Promise.FILTERS, Promise.PICKLING)
+        check_limits(probe, truth, all_exact, self.rng, self.samples)
+        self._check_slowest_planning(probe)
+        yield (Promise.LIMIT, Promise.PARTITIONING, Promise.ORDERING)
+
+    def report(self, checked: set[Promise]) -> Report:
+        broken = ", ".join(promise for promise in Promise if self.findings.is_broken(promise))
+        for promise in Promise:
+            if promise not in checked and not self.findings.is_broken(promise):
+                self.findings.add(promise, f"not checked before this is mended: {broken}", Severity.UNCHECKED)
+        return Report(
+            type(self.provider).__name__,
+            self.findings.all(),
+            scans=self.probe.scans if self.probe else 0,
+            rows=self.truth.count if self.truth else 0,
+        )
+
+    def _schema(self) -> pa.Schema:
+        name = f"{type(self.provider).__name__}.schema"
+        schemas = []
+        for _ in range(2):
+            try:
+                with watched() as observed:
+                    schemas.append(self.provider.schema())
+            except Exception as error:
+                self._stop(Promise.SCHEMA, f"{name} raised {error_text(error)}", error)
+            for act in dict.fromkeys(observed.acts):
+                message = f"{name} {act}: it is called once, when the table is registered"
+                self.findings.add(Promise.SCHEMA, message, Severity.NOTE)
+        first, second = schemas
+        if not isinstance(first, pa.Schema):
+            self._stop(Promise.SCHEMA, f"{name} returned {type(first).__name__}, expected pyarrow.Schema")
+        if not isinstance(second, pa.Schema) or not first.equals(second):
+            self._stop(
+                Promise.SCHEMA, f"{name} gave another schema when it was called again\n{first}\nthen\n{second}"
+            )
+        try:
+            wire_schema(first)
+        except HeadraceError as error:
+            self._stop(Promise.SCHEMA, f"{name}: {error}", error)
+        unknown = {name for expr in self.filters for name in expr.columns()} - set(first.names)
+        if unknown:
+            raise ValueError(f"filters= names {sorted(unknown)}, but the table has the columns {first.names}")
+        return first
+
+    def _plan(self, probe: Probe) -> PlannedScan:
+        scan = probe.plan(Promise.PLANNING)
+        if probe.seconds[-1] > self.planning_budget_s:
+            probe.plan(Promise.PLANNING)
+            probe.plan(Promise.PLANNING)
+        quickest = min(probe.seconds)
+        if quickest > self.planning_budget_s:
+            message = (
+                f"{type(self.provider).__name__}.scan takes {quickest:.1f} s, more than planning_budget_s="
+                f"{self.planning_budget_s:g}: the work belongs into execute"
+            )
+            self._stop(Promise.PLANNING, message)
+        if not self.findings.is_broken(Promise.PLANNING):
+            on_other_thread(lambda: probe.plan(Promise.PLANNING))
+            if self.findings.is_broken(Promise.PLANNING):
+                raise CheckStopped
+        return scan
+
+    def _check_slowest_planning(self, probe: Probe) -> None:
+        slowest = max(probe.seconds)
+        if slowest > self.planning_budget_s:
+            message = f"the slowest of {probe.scans} scans took {slowest:.1f} s to plan, the quickest {min(probe.seconds):.3f} s"
+            self.findings.add(Promise.PLANNING, message, Severity.WARNING)
+
+    def _stop(self, promise: Promise, message: str, cause: BaseException | None = None) -> None:
+        self.findings.add(promise, message)
+        raise CheckStopped from cause

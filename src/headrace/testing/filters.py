@@ -1,0 +1,184 @@
+"""Checks of filters and limits: what comes back is held against ``Expr.evaluate``; runs in the test's process."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.expressions import Expr
+from headrace.provider import FilterPushdown
+from headrace.spark.scans import PlannedScan
+from headrace.testing.generated import generated_filters
+from headrace.testing.layout import check_layout
+from headrace.testing.probe import CheckStopped, Probe, Reading
+from headrace.testing.report import Promise, Severity, counted
+from headrace.testing.rows import difference, shown
+from headrace.testing.scans import check_pickling
+from headrace.testing.truth import Truth, is_true, note_cut_short
+
+_EXACT, _INEXACT = FilterPushdown.EXACT.value, FilterPushdown.INEXACT.value
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Filters that were asked about together, and their answers; ``used`` are those that the scan is given."""
+
+    filters: tuple[Expr, ...]
+    answers: tuple[str, ...]
+
+    @property
+    def exact(self) -> list[Expr]:
+        return self._answered(_EXACT)
+
+    @property
+    def used(self) -> list[Expr]:
+        return self._answered(_EXACT, _INEXACT)
+
+    def _answered(self, *wanted: str) -> list[Expr]:
+        return [expr for expr, answer in zip(self.filters, self.answers, strict=True) if answer in wanted]
+
+    def __str__(self) -> str:
+        pairs = zip(self.filters, self.answers, strict=True)
+        texts = [f"{answer.upper()} for `{expr!r}`" for expr, answer in pairs if answer in (_EXACT, _INEXACT)]
+        return f"answered {' and '.join(texts)}"
+
+
+def check_filters(
+    probe: Probe, truth: Truth, given: Sequence[Expr], rng: Random, samples: int
+) -> list[tuple[Expr, ...]]:
+    """Ask about each filter alone and in groups, scan with those the provider takes. Returns what was all EXACT."""
+    generated = generated_filters(truth.table, rng, samples)
+    single = tuple(dict.fromkeys((*given, *generated.single)))
+    with contextlib.suppress(CheckStopped):
+        probe.answers(single)
+    all_exact: list[tuple[Expr, ...]] = []
+    pickled: set[str] = set()
+    unread: set[frozenset[str]] = set()
+    for filters in dict.fromkeys([*((expr,) for expr in single), tuple(given), *generated.together]):
+        if not filters:
+            continue
+        with contextlib.suppress(CheckStopped):
+            asked = _Asked(filters, tuple(probe.answers(filters)))
+            if not asked.used:
+                continue
+            scan = probe.plan(Promise.FILTERS, None, filters, asked.answers)
+            if not pickled.issuperset(asked.answers):
+                pickled.update(asked.answers)
+                check_pickling(probe, scan, None)
+            _check_rows(probe, truth, asked, scan)
+            if len(asked.exact) == len(filters):
+                all_exact.append(filters)
+                columns = frozenset(name for expr in filters for name in expr.columns())
+                if columns not in unread:
+                    unread.add(columns)
+                    _check_unread(probe, truth, asked, columns)
+    _note_limits_of_data(probe, truth, all_exact)
+    return all_exact
+
+
+def _check_rows(probe: Probe, truth: Truth, asked: _Asked, scan: PlannedScan) -> None:
+    reading = probe.read(scan, Promise.FILTERS)
+    check_layout(probe, reading)
+    try:
+        _check_matching(probe, asked.exact, reading, str(asked), Promise.FILTERS)
+        expected = truth.matching(asked.used)
+    except NotImplementedError as error:  # a filter of the user's, a function of Spark's in it
+        probe.findings.add(Promise.FILTERS, f"{asked} could not be verified: {error}", Severity.NOTE)
+        return
+    if not truth.complete:
+        return
+    differs = difference(expected, reading.table)
+    if differs.missing:
+        count, plural = len(differs.missing), "matches" if len(differs.missing) == 1 else "match"
+        rows = shown(expected, differs.missing)
+        probe.findings.add(Promise.FILTERS, f"{asked} but dropped {counted(count, 'row')} that {plural}: {rows}")
+    if differs.extra:
+        _check_known(probe, truth.table, reading, str(asked), Promise.FILTERS)
+
+
+def _check_matching(probe: Probe, exact: Sequence[Expr], reading: Reading, what: str, promise: Promise) -> None:
+    for expr in exact:
+        wrong = pc.indices_nonzero(pc.invert(is_true(expr, reading.table))).to_pylist()
+        if wrong:
+            plural = "does not match" if len(wrong) == 1 else "do not match"
+            message = (
+                f"{what} but returned {counted(len(wrong), 'row')} that {plural}: {shown(reading.table, wrong)}"
+            )
+            probe.findings.add(promise, message)
+
+
+def _check_known(probe: Probe, rows: pa.Table, reading: Reading, what: str, promise: Promise) -> None:
+    new = difference(rows, reading.table).extra
+    if new:
+        text = f"{counted(len(new), 'row')} that a plain scan does not have, or not as often"
+        probe.findings.add(promise, f"{what} but returned {text}: {shown(reading.table, new)}")
+
+
+def _check_unread(probe: Probe, truth: Truth, asked: _Asked, columns: frozenset[str]) -> None:
+    """Spark does not read a column that only EXACT filters use."""
+    others = [field for field in probe.all_columns if field["name"] not in columns]
+    scan = probe.plan(Promise.FILTERS, others, asked.filters, asked.answers)
+    reading = probe.read(scan, Promise.FILTERS)
+    if truth.complete:
+        with contextlib.suppress(NotImplementedError):
+            expected = truth.in_columns(truth.matching(asked.filters), scan.request.schema)
+            if differs := difference(expected, reading.table):
+                unread = ", ".join(sorted(columns))
+                message = f"{asked} but not for a scan that does not read {unread}: {differs}"
+                probe.findings.add(Promise.FILTERS, message)
+
+
+def _note_limits_of_data(probe: Probe, truth: Truth, all_exact: Sequence[Sequence[Expr]]) -> None:
+    filtered = {name for filters in all_exact for expr in filters for name in expr.columns()}
+    unseen = [
+        field.name
+        for field in probe.table.schema
+        if field.nullable and field.name in filtered and truth.count and not truth.table[field.name].null_count
+    ]
+    if unseen:
+        message = f"no nulls in the data of {', '.join(unseen)}: how EXACT filters treat them was not seen"
+        probe.findings.add(Promise.FILTERS, message, Severity.NOTE)
+    if not truth.complete:
+        note_cut_short(probe, Promise.FILTERS, "that filters drop no matching row was not checked")
+
+
+def check_limits(
+    probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...]], rng: Random, samples: int
+) -> None:
+    """A limit alone, and with filters that are EXACT: Spark pushes none where it filters itself."""
+    count = truth.count
+    for limit in sorted({1, count // 2, count - 1, count, count + 1} if truth.complete else {1, count // 2}):
+        if limit > 0:
+            _check_limit(probe, truth, (), limit)
+    with contextlib.suppress(NotImplementedError):
+        matching = {filters: truth.matching(filters).num_rows for filters in all_exact}
+        some = [filters for filters in all_exact if 0 < matching[filters] < count]
+        for filters in rng.sample(some, min(len(some), samples * len(probe.all_columns))):
+            for limit in sorted({1, matching[filters]}):
+                _check_limit(probe, truth, filters, limit)
+    if not truth.complete:
+        note_cut_short(probe, Promise.LIMIT, "that limited scans return rows of the table was not checked")
+
+
+def _check_limit(probe: Probe, truth: Truth, filters: tuple[Expr, ...], limit: int) -> None:
+    with contextlib.suppress(CheckStopped):
+        scan = probe.plan(Promise.LIMIT, None, filters, [_EXACT] * len(filters), limit)
+        reading = probe.read(scan, Promise.LIMIT)
+        check_layout(probe, reading)
+        expected = truth.matching(filters)
+        found, wanted = reading.table.num_rows, min(limit, expected.num_rows)
+        texts = " and ".join(f"`{expr!r}`" for expr in filters)
+        what = f"asked for limit={limit}{f' with the EXACT filters {texts}' if filters else ''}"
+        if found < wanted:
+            there = f"{counted(expected.num_rows, 'row')} {'match' if filters else 'are there'}"
+            parts = f" ({', '.join(str(part.num_rows) for part in reading.partitions)} per partition)"
+            message = f"{what} where {there}, but the scan returned {counted(found, 'row')}{parts}"
+            probe.findings.add(Promise.LIMIT, message)
+        _check_matching(probe, filters, reading, what, Promise.LIMIT)
+        if truth.complete:
+            _check_known(probe, truth.table, reading, what, Promise.LIMIT)

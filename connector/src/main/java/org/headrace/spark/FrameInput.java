@@ -1,5 +1,6 @@
 package org.headrace.spark;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
@@ -9,6 +10,7 @@ import java.nio.channels.ByteChannel;
 import java.nio.channels.ClosedSelectorException;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
+import java.nio.charset.StandardCharsets;
 import org.apache.spark.TaskContext;
 
 /**
@@ -23,6 +25,7 @@ final class FrameInput {
   static final int BATCH = 2;
   static final int END = 3;
   static final int ERROR = 4;
+  private static final byte RECEIPT = 1;
   private static final long MAX_METADATA_BYTES = 256L << 20;
   private static final long MAX_BODY_BYTES = 64L << 30;
   private static final int DRAIN_BYTES = 256 << 10;
@@ -38,6 +41,7 @@ final class FrameInput {
   private long pending;
   private long bytesRead;
   private long waitingNanos;
+  private Runnable beforeWaiting = () -> {};
   private volatile boolean cancelled;
 
   FrameInput(ByteChannel channel, Selector selector, SelectionKey key) {
@@ -158,9 +162,45 @@ final class FrameInput {
     }
   }
 
-  /** Waits for the one byte with which the other side says that it has received everything. */
+  /**
+   * Waits for the one byte with which the other side says that it has received everything. Throws what it sent
+   * instead, if that is an error.
+   */
   void awaitReceipt() throws IOException {
-    readFully(ByteBuffer.allocate(1));
+    ByteBuffer first = ByteBuffer.allocate(1);
+    readFully(first);
+    if (first.get(0) == RECEIPT) {
+      return;
+    }
+    header.clear().put(first.get(0));
+    if (next() != ERROR) {
+      throw new HeadraceException("TransportError: a frame of kind " + kind + " instead of a receipt", null);
+    }
+    throw error();
+  }
+
+  /** The ERROR frame whose header was just read, as an exception. */
+  HeadraceException error() throws IOException {
+    String failure = StandardCharsets.UTF_8.decode(readFirst()).toString();
+    try {
+      return new HeadraceException(Planners.JSON.readTree(failure).path("text").asText(failure), failure);
+    } catch (JsonProcessingException e) {
+      return new HeadraceException("TransportError: an error that cannot be read: " + failure, null);
+    }
+  }
+
+  /** Writes as much as can be written at once. */
+  void tryWrite(ByteBuffer bytes) {
+    try {
+      channel.write(bytes);
+    } catch (IOException e) {
+      // The other side is gone and needs no words.
+    }
+  }
+
+  /** Sets what is to be done before waiting for the other side. */
+  void beforeWaiting(Runnable action) {
+    beforeWaiting = action;
   }
 
   /** Makes a reader that waits give up; any thread. */
@@ -190,6 +230,7 @@ final class FrameInput {
       }
       bytesRead += count;
       if (count == 0) {
+        beforeWaiting.run();
         await(SelectionKey.OP_READ, 0);
       }
     }

@@ -1,11 +1,8 @@
 package org.headrace.spark;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.util.List;
 import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.memory.ArrowBuf;
@@ -63,6 +60,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       throw transportError("cannot open", e);
     }
     this.frames = connection.frames();
+    frames.beforeWaiting(ResultSender::sendPending);
     this.allocator = childAllocator();
     TaskContext task = TaskContext.get();
     if (task != null) {
@@ -265,16 +263,10 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   private HeadraceException readError() throws IOException {
-    String failure = StandardCharsets.UTF_8.decode(frames.readFirst()).toString();
+    HeadraceException error = frames.error();
     ended = true;
     connection.finish();
-    JsonNode json;
-    try {
-      json = Planners.JSON.readTree(failure);
-    } catch (JsonProcessingException e) {
-      throw damaged("an error that cannot be read: " + failure, null);
-    }
-    return new HeadraceException(json.path("text").asText(failure), failure);
+    return error;
   }
 
   private HeadraceException damaged(String what, Exception e) {

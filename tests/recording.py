@@ -53,7 +53,7 @@ class Recorder(hr.TableProvider):
 
     table_schema: pa.Schema
     partitions: Sequence[Sequence[pa.RecordBatch]]
-    answer: Answer = lambda _: hr.FilterPushdown.UNSUPPORTED  # noqa: E731
+    answer: Answer = lambda _: hr.FilterPushdown.UNSUPPORTED
     keep: Callable[[pa.RecordBatch, hr.ScanRequest], pa.RecordBatch] | None = None
     partitioning: hr.Partitioning | None = None
     ordering: Sequence[hr.SortKey] = ()

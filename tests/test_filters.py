@@ -15,11 +15,11 @@ import pytest
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from recording import Recorder, exact, executed_nodes, inexact, plan_text, table_of
 
 import headrace as hr
 from headrace import And, Call, Cast, Column, Comparison, InList, IsNull, Literal, Not, Or, StringMatch
 from headrace.spark.predicates import not_null_columns
+from recording import Recorder, exact, executed_nodes, inexact, plan_text, table_of
 
 SCHEMA = pa.schema(
     {
@@ -122,7 +122,10 @@ TEXTS = {
     "i64 != 5": ["i64 IS NOT NULL", "i64 != 5"],
     "s IN ('a', 'b', NULL)": ["s IN ('a', 'b', NULL)"],
     "(i64 = 1 AND i32 = 2) OR (i64 = 3 AND i32 = 4)": ["((i64 = 1) AND (i32 = 2)) OR ((i64 = 3) AND (i32 = 4))"],
-    "ts >= TIMESTAMP '2024-01-01 00:00:00.5Z'": ["ts IS NOT NULL", "ts >= TIMESTAMP '2024-01-01 00:00:00.500000+00:00'"],
+    "ts >= TIMESTAMP '2024-01-01 00:00:00.5Z'": [
+        "ts IS NOT NULL",
+        "ts >= TIMESTAMP '2024-01-01 00:00:00.500000+00:00'",
+    ],
     "dec = 1.5": ["dec IS NOT NULL", "dec = 1.50"],
     "bin = X'00FF'": ["bin IS NOT NULL", "bin = X'00FF'"],
     "st.n.x = 'q'": ["st.n.x IS NOT NULL", "st.n.x = 'q'"],
@@ -195,9 +198,7 @@ CONDITIONS = ["i > 2", "s LIKE 'a%'", "i IN (1, 4, 7)", "i = 1 OR s = 'c'", "i I
 
 
 @pytest.mark.parametrize("answer", list(hr.FilterPushdown))
-def test_filter_any_honest_answer_gives_the_rows_spark_finds(
-    ctx: hr.SessionContext, answer: hr.FilterPushdown
-) -> None:
+def test_filter_any_honest_answer_gives_the_rows_spark_finds(ctx: hr.SessionContext, answer: hr.FilterPushdown) -> None:
     skipped = kept if answer is not hr.FilterPushdown.UNSUPPORTED else None
     ctx.register_table("t", table_of(DATA, 2, answer=understood(answer), keep=skipped))
     ctx.spark.createDataFrame(DATA).createOrReplaceTempView("plain")

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from recording import Batches, table_of
 
 import headrace as hr
 from headrace.stream import PartitionStream, ScanTask, StopFlag
@@ -21,6 +20,7 @@ from headrace.transport.coalesce import CoalescingWriter, merged
 from headrace.transport.driver_plan import DriverPartition
 from headrace.transport.frames import HEADER, TOTALS, FrameKind, FrameWriter, send_all
 from headrace.transport.serve import serve_partition
+from recording import Batches, table_of
 
 TIMEOUT_S = 20
 Frame = tuple[FrameKind, bytes, bytes]

@@ -29,7 +29,7 @@ ROOMS: list[tuple[str, list[str]]] = [
     ("exports", [""]),
     ("spark", ["spark", "spark.*"]),
     ("testing", ["testing", "testing.*"]),
-    ("command line", ["output", "demo", "demo.*", "cli", "__main__"]),
+    ("command line", ["output", "demo", "demo_*", "cli", "__main__"]),
 ]
 """From the bottom to the top: a room imports itself and what is below it."""
 
@@ -50,7 +50,7 @@ OUTSIDE: dict[str, list[str]] = {
     "ssl": ["transport.*"],
     "sqlglot": ["translate_sql", "sql_values"],
     "typer": ["cli"],
-    "rich": ["cli", "output", "demo", "demo.*", "spark.progress"],
+    "rich": ["cli", "output", "demo", "demo_*", "spark.progress"],
 }
 """Modules that are nobody's business but these rooms'."""
 

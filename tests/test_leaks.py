@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -59,6 +60,7 @@ def at_rest(ctx: hr.SessionContext) -> Held:
     jvm: Any = ctx.spark.sparkContext._jvm
     best = held(ctx)
     for _ in range(20):
+        gc.collect()  # caught exceptions hold frames, which hold DataFrames
         jvm.java.lang.System.gc()
         time.sleep(0.1)  # the JVM's cleaner runs on a thread of its own, and there is nothing to await
         now = held(ctx)

@@ -6,9 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from recording import table_of
 
 import headrace as hr
+from recording import table_of
 
 
 def scan_node(node: Any) -> Any:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from recording import Batches, Recorder
-from test_types import LOSSLESS
 
 import headrace as hr
 from headrace.types import to_wire, wire_type
+from recording import Batches, Recorder
+from test_types import LOSSLESS
 
 PLACEMENTS = list(hr.Placement)
 UTC = dt.UTC

@@ -97,13 +97,18 @@ LOSSLESS = {
     "large_list_view": pa.array([[1, 2], None, [], [None]], pa.large_list_view(pa.uint8())),
     "large_list": pa.array([[1, 2], None, [], [None]], pa.large_list(pa.int32())),
     "fixed_size_list": pa.array([[1, 2], None, [3, None], [5, 6]], pa.list_(pa.uint8(), 2)),
-    "struct": pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": None}, {"a": 3, "b": ""}],
-                       pa.struct([("a", pa.uint8()), ("b", pa.large_string())])),
+    "struct": pa.array(
+        [{"a": 1, "b": "x"}, None, {"a": None, "b": None}, {"a": 3, "b": ""}],
+        pa.struct([("a", pa.uint8()), ("b", pa.large_string())]),
+    ),
     "map": pa.array([[("k", 1)], None, [], [("a", None), ("b", 2)]], pa.map_(pa.large_string(), pa.uint32())),
-    "map_of_lists": pa.array([[("k", [1, None])], None, [], [("a", None)]],
-                             pa.map_(pa.string(), pa.large_list(pa.uint8()))),
-    "list_of_structs": pa.array([[{"a": "x"}], None, [], [{"a": None}, None]],
-                                pa.list_(pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))]))),
+    "map_of_lists": pa.array(
+        [[("k", [1, None])], None, [], [("a", None)]], pa.map_(pa.string(), pa.large_list(pa.uint8()))
+    ),
+    "list_of_structs": pa.array(
+        [[{"a": "x"}], None, [], [{"a": None}, None]],
+        pa.list_(pa.struct([("a", pa.dictionary(pa.int8(), pa.string()))])),
+    ),
     "dictionary": coded(pa.array(["x", "y"]), [1, None, 0, 1]),
     "dictionary_with_null_value": coded(pa.array(["x", None]), [1, None, 0, 1]),
     "dictionary_of_views": coded(pa.array(["x", "y"], pa.string_view()), [1, None, 0, 1]),

@@ -49,17 +49,24 @@ from headrace.provider import FilterPushdown, TableProvider
 from headrace.pruning import Bound, ColumnStats, ContainerStats, Guarantee, PruningPredicate, guarantees
 from headrace.pushdown import pushdown_exact_where_possible
 from headrace.sink import TableSink
+from headrace.tables.adbc import AdbcTable
+from headrace.tables.dataset import DatasetTable
+from headrace.tables.files import DataFile, FileFormat
+from headrace.tables.flight import FlightTable
+from headrace.tables.listing import ListingTable
 from headrace.tables.mem import MemTable
 from headrace.tables.simple import SimpleTable
 from headrace.tables.sorted import SortedTable
 from headrace.tables.streams import StreamTable
 
 if typing.TYPE_CHECKING:
+    from headrace.spark.data_source import from_data_source
     from headrace.spark.progress import Progress
     from headrace.spark.results import ResultStream
     from headrace.spark.session import SessionContext
 
 __all__ = [
+    "AdbcTable",
     "And",
     "BatchSource",
     "Bound",
@@ -69,16 +76,21 @@ __all__ = [
     "ColumnStats",
     "Comparison",
     "ContainerStats",
+    "DataFile",
+    "DatasetTable",
     "DeregisteredError",
     "ExecutionPlan",
     "Expr",
+    "FileFormat",
     "FilterPushdown",
+    "FlightTable",
     "Guarantee",
     "HashPartitioning",
     "HeadraceError",
     "InList",
     "IsNull",
     "KeyPartitioning",
+    "ListingTable",
     "Literal",
     "MemTable",
     "Not",
@@ -112,6 +124,7 @@ __all__ = [
     "UnknownPartitioning",
     "UnsupportedTypeError",
     "WriteTimeout",
+    "from_data_source",
     "guarantees",
     "pushdown_exact_where_possible",
 ]
@@ -120,6 +133,7 @@ _NEEDS_PYSPARK = {
     "Progress": "headrace.spark.progress",
     "ResultStream": "headrace.spark.results",
     "SessionContext": "headrace.spark.session",
+    "from_data_source": "headrace.spark.data_source",
 }
 
 

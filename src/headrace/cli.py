@@ -1,4 +1,4 @@
-"""The ``headrace`` command: demo, sql, explain; driver Python."""
+"""The ``headrace`` command: demo, sql, explain, check; driver Python."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from headrace.errors import HeadraceError
 from headrace.output import Batches, print_rows, writer_to
@@ -21,6 +22,7 @@ from headrace.provider import TableProvider
 
 if TYPE_CHECKING:
     from headrace.spark.session import SessionContext
+    from headrace.testing import Report
 
 _WIDTH_OFF_TERMINAL = 100
 
@@ -105,6 +107,28 @@ def explain(query: Query, table: Tables) -> None:
         providers = _providers(table)
         with _session(providers) as ctx:
             typer.echo(ctx.explain(query))
+
+
+@app.command()
+def check(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:ATTRIBUTE", help="A provider, or a function that returns one.", show_default=False
+        ),
+    ],
+    samples: Annotated[int, typer.Option(min=1, help="Values to try a column's filters with.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the generated filters.")] = 0,
+    max_rows: Annotated[int, typer.Option(min=1, help="Read no scan further.")] = 100_000,
+) -> None:
+    """Verify what a table promises, without Spark: exit code 1 if it does not keep it all."""
+    with _errors_reported():
+        from headrace.testing import check_provider
+
+        (provider,) = _providers([f"table={place}"]).values()
+        report = check_provider(provider, samples=samples, seed=seed, max_rows=max_rows)
+        _print_report(report)
+        raise typer.Exit(0 if report.ok else 1)
 
 
 def provider_at(place: str) -> TableProvider:
@@ -197,6 +221,17 @@ def _user_traceback(error: BaseException) -> str:
             break
         tb = tb.tb_next
     return "".join(traceback.format_exception(type(error), error, tb))
+
+
+def _print_report(report: Report) -> None:
+    styles = {"kept": "green", "broken": "bold red", "unchecked": "yellow", "error:": "red", "warning:": "yellow"}
+    summary, *lines = str(report).splitlines()
+    console = _console()
+    for line in lines:
+        text = Text(line, overflow="fold")
+        text.highlight_words([line.split(maxsplit=1)[0]], styles.get(line.split(maxsplit=1)[0], "dim"))
+        console.print(text)
+    console.print(Text(summary, "bold green" if report.ok else "bold red"))
 
 
 def _console(at_most: int | None = None) -> Console:

@@ -16,6 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 import headrace as hr
+from headrace.demo_push import push
 
 Filters = Sequence[hr.Expr]
 Answers = list[hr.FilterPushdown]
@@ -113,7 +114,7 @@ def pull(ctx: hr.SessionContext, console: Console) -> None:
     console.print(Padding(_as_rich(answer), (0, 2), expand=False))
 
 
-ACTS: list[Act] = [pull]
+ACTS: list[Act] = [pull, push]
 """What the demo shows, in order."""
 
 

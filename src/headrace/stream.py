@@ -161,14 +161,14 @@ class PartitionStream:
             path = forbidden_null(batch.column(index), field, field.name)
             if path is not None:
                 raise SchemaMismatchError(
-                    f"{self.task.plan_name}.execute yielded nulls in column {path!r}, which the schema declares not null "
-                    f"(table {self.task.table!r}, partition {self.partition})\n"
+                    f"{self.task.plan_name}.execute yielded nulls in column {path!r}, which the schema declares not "
+                    f"null (table {self.task.table!r}, partition {self.partition})\n"
                     f"expected:\n{_indented(self.task.request_schema)}\nfound:\n{_indented(batch.schema)}"
                 )
 
 
 def batch_iterator(source: Any, where: str) -> Iterator[pa.RecordBatch]:
-    """Iterates over anything ``execute`` may return. Raises TypeError, naming ``where`` it came from, for other things."""
+    """Iterates over anything ``execute`` may return. Raises TypeError, naming ``where``, for other things."""
     if isinstance(source, pa.RecordBatch):
         return iter((source,))
     if isinstance(source, pa.RecordBatchReader):
@@ -184,9 +184,7 @@ def batch_iterator(source: Any, where: str) -> Iterator[pa.RecordBatch]:
         ) from None
 
 
-def _selector(
-    plan: pa.Schema, request: pa.Schema, wire: pa.Schema
-) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
     """A function from the plan's batches to the wire's: pick columns, prune nested fields, cast losslessly."""
     positions = [plan.get_field_index(name) for name in request.names]
     steps = [

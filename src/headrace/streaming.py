@@ -35,16 +35,16 @@ class StreamingTable(TableProvider):
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         return StreamingPlan(self)
 
-    def claim(self, partition: int, execution: int) -> ChannelStream:
-        """Open a partition for the one scan. Any thread. Raises StreamConsumedError."""
-        self._scans.check(partition, execution)
+    def claim(self, partition: int, query: object) -> ChannelStream:
+        """Open a partition for the one scan, which ``query`` makes. Any thread. Raises StreamConsumedError."""
+        self._scans.check(partition, query)
         stream = ChannelStream(self.channel.claim(partition))
-        self._scans.opened(partition, execution, stream)
+        self._scans.opened(partition, stream)
         return stream
 
-    def query_ended(self, execution: int) -> None:
-        """Spark finished a query: if it was the one that scans this table, nobody will read any more."""
-        if self._scans.is_reading(execution):
+    def query_ended(self, query: object) -> None:
+        """If it was the query that scans this table, nobody will read any more."""
+        if self._scans.is_reading(query):
             self.channel.end_scan("the query ended before it had read everything")
 
 
@@ -60,10 +60,15 @@ class StreamingPlan(ExecutionPlan):
         self.table = table
 
     def claim(self, partition: int, execution: int) -> ChannelStream:
-        return self.table.claim(partition, execution)
+        """``execution`` is Spark's number for the query, -1 for a job outside of SQL (``df.rdd``)."""
+        return self.table.claim(partition, self if execution < 0 else execution)
 
     def execute(self, partition: int) -> BatchSource:
-        return self.table.claim(partition, -1)
+        return self.table.claim(partition, self)
+
+    def released(self) -> None:
+        """Nothing in Spark can run this plan any more."""
+        self.table.query_ended(self)
 
     def describe(self) -> str:
         return f"streaming, capacity {self.table.channel.capacity}, one scan"
@@ -102,14 +107,14 @@ class _Scans:
     def __init__(self, table: str) -> None:
         self._table = table
         self._lock = threading.Lock()
-        self._execution: int | None = None
+        self._query: object = None
         self._opened: dict[int, ChannelStream] = {}
 
-    def check(self, partition: int, execution: int) -> None:
+    def check(self, partition: int, query: object) -> None:
         with self._lock:
-            if self._execution is None:
-                self._execution = execution
-            elif self._execution != execution:
+            if self._query is None:
+                self._query = query
+            elif self._query != query:
                 raise StreamConsumedError(
                     f"the streaming table {self._table!r} can be scanned once, and another query has taken that scan; "
                     "use a TableProvider to scan again"
@@ -123,10 +128,10 @@ class _Scans:
                     f"a query cannot scan the table twice.{ended} Use a TableProvider to scan again"
                 )
 
-    def opened(self, partition: int, execution: int, stream: ChannelStream) -> None:
+    def opened(self, partition: int, stream: ChannelStream) -> None:
         with self._lock:
             self._opened[partition] = stream
 
-    def is_reading(self, execution: int) -> bool:
+    def is_reading(self, query: object) -> bool:
         with self._lock:
-            return self._execution == execution and bool(self._opened)
+            return self._query == query and bool(self._opened)

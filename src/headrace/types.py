@@ -216,8 +216,10 @@ def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:
     if kind.is_struct(source) and kind.is_struct(target):
         wanted = [target.field(i) for i in range(target.num_fields)]
         children = [_converted(array.field(field.name), field.type) for field in wanted]
-        return pa.StructArray.from_arrays(children, fields=wanted, mask=array.is_null()) if wanted else (
-            array.cast(target)
+        return (
+            pa.StructArray.from_arrays(children, fields=wanted, mask=array.is_null())
+            if wanted
+            else (array.cast(target))
         )
     if kind.is_map(source) and kind.is_map(target):
         keys = _converted(array.keys, target.key_type)

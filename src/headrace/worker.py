@@ -7,6 +7,7 @@ what keeps a reused worker's input in step. Nothing is read ahead: what follows 
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import pickle
@@ -29,6 +30,7 @@ from headrace.transport.serve import serve_partition
 REQUEST = struct.Struct("<III")
 DONE = b"\x01"
 _EXIT_WORKER = 1
+_modules_hidden = 0
 
 
 def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
@@ -57,6 +59,19 @@ def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
         watcher.join()
         if not watcher.in_step:
             sys.exit(_EXIT_WORKER)
+    hide_modules_from_collector()
+
+
+def hide_modules_from_collector() -> None:
+    """Spark's daemon runs the garbage collector in full after every task: tens of milliseconds where much is imported.
+
+    Modules stay for good, so they need not be looked at again. Called when no task's objects are alive.
+    """
+    global _modules_hidden
+    if len(sys.modules) != _modules_hidden:
+        _modules_hidden = len(sys.modules)
+        gc.collect()
+        gc.freeze()
 
 
 def _serve(sock: socket.socket, version: int, payload: bytes, partition: int, stop: StopFlag) -> None:

@@ -2,13 +2,11 @@
 
 pyspark.daemon runs ``pyspark.worker`` in every fork unless its argument is a module of pyspark's. This
 process serves Headrace alone, so that name is bound to our worker before the daemon starts. Arrow is imported
-here, once, instead of in every fork: it takes half a second and is safe to fork. What is imported is hidden from
-the garbage collector, which the daemon runs in full after every task.
+here, once, instead of in every fork: it takes half a second and is safe to fork.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
 
 import pyarrow  # noqa: F401
@@ -20,8 +18,7 @@ import headrace.worker
 def run() -> None:
     """Runs until the JVM closes standard input."""
     sys.modules["pyspark.worker"] = headrace.worker
-    gc.collect()
-    gc.freeze()
+    headrace.worker.hide_modules_from_collector()
     pyspark.daemon.manager()
 
 

@@ -135,9 +135,10 @@ def _limit(scan: PlannedScan, above: tuple[_Step, ...]) -> str:
             return "not pushed: the query orders first, and the smallest rows may be anywhere"
         if step.name in _LIMITS:
             left = _conditions(above)
-            if left:
-                return f"not pushed: Spark still filters above the scan ({' AND '.join(left)})"
-            return f"not pushed: {' and '.join(between) or 'Spark'} may need more rows than the limit"
+            reasons = [f"Spark still filters above the scan ({' AND '.join(left)})"] if left else []
+            if between or not left:
+                reasons.append(f"{', '.join(between) or 'Spark'} may need more rows than the limit")
+            return f"not pushed: {' and '.join(reasons)}"
         if step.name not in (*_PASS_ROWS_ON, *_EXCHANGES, "FilterExec"):
             between.append(str(step.node.nodeName()))
     return "none in the query"

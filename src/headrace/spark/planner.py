@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import HeadraceError, PlanError, StreamError, SchemaMismatchError
+from headrace.errors import HeadraceError, PlanError, SchemaMismatchError, StreamError
 from headrace.failure import Failure
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
 from headrace.spark.pickling import pickled_task
@@ -20,8 +20,8 @@ from headrace.spark.predicates import decode
 from headrace.spark.registry import RegisteredTable, Registry
 from headrace.spark.scans import PlannedScan, ProviderRaised, answer_filters, hash_keys, plan_scan
 from headrace.stream import ScanTask
-from headrace.transport.driver_plan import DriverPartition
 from headrace.streaming import StreamingPlan, StreamingTable
+from headrace.transport.driver_plan import DriverPartition
 from headrace.transport.endpoint import Claim, Endpoint
 from headrace.transport.inbox import ResultInbox
 from headrace.types import to_wire
@@ -108,6 +108,7 @@ class Planner:
         answer: dict[str, Any] = {
             "scan": scan.id,
             "description": scan.description(),
+            "table": table.id,
             "streaming": isinstance(table.provider, StreamingTable),
             "partitions": scan.partitioning.n,
             "partitioning": _partitioning_json(scan),
@@ -137,10 +138,12 @@ class Planner:
 
     def _release(self, question: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
-            self._scans.pop(question["scan"], None)
+            scan = self._scans.pop(question["scan"], None)
             ticket = self._tickets.pop(question["scan"], None)
         if ticket is not None:
             self._endpoint.withdraw(ticket)
+        if scan is not None and isinstance(scan.plan, StreamingPlan):
+            scan.plan.released()
         return {}
 
     def _query_end(self, question: dict[str, Any]) -> dict[str, Any]:

@@ -126,8 +126,7 @@ def _provider_answers(table: RegisteredTable, filters: list[Expr]) -> list[Filte
     for expr, answer in zip(filters, answers, strict=True):
         if not isinstance(answer, FilterPushdown):
             raise PlanError(
-                f"{where} answered {answer!r} for the filter {expr!r}, expected a FilterPushdown "
-                f"(table {table.name!r})"
+                f"{where} answered {answer!r} for the filter {expr!r}, expected a FilterPushdown (table {table.name!r})"
             )
     return list(answers)
 
@@ -224,9 +223,7 @@ def _check_partitioning(partitioning: Any, table: RegisteredTable, name: str) ->
                 )
 
 
-def _unused_partitioning(
-    partitioning: Partitioning, request: ScanRequest, settings: Mapping[str, bool]
-) -> str | None:
+def _unused_partitioning(partitioning: Partitioning, request: ScanRequest, settings: Mapping[str, bool]) -> str | None:
     """Why Spark is not told of the partitioning; None when it is.
 
     The settings are off by default. With each of them Spark does something that this partitioning cannot bear:

@@ -23,14 +23,14 @@ from headrace.errors import (
     TableExistsError,
 )
 from headrace.provider import TableProvider
+from headrace.sink import TableSink
 from headrace.spark import launch
 from headrace.spark.explain import explain
 from headrace.spark.failures import headrace_errors
 from headrace.spark.planner import Planner
-from headrace.spark.registry import RegisteredTable, Registry
 from headrace.spark.progress import Progress, ProgressBar
+from headrace.spark.registry import RegisteredTable, Registry
 from headrace.spark.results import ResultStream
-from headrace.sink import TableSink
 from headrace.spill import ArrowSpill
 from headrace.streaming import StreamingTable
 from headrace.transport.endpoint import Endpoint, TlsIdentity

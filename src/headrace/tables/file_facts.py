@@ -21,9 +21,7 @@ def file_schema(format: FileFormat, file: DataFile) -> pa.Schema:
     with naming(file, f"{type(format).__name__}.schema"):
         schema = format.schema(file)
     if not isinstance(schema, pa.Schema):
-        raise TypeError(
-            f"{type(format).__name__}.schema returned {type(schema).__name__}, expected a pyarrow.Schema"
-        )
+        raise TypeError(f"{type(format).__name__}.schema returned {type(schema).__name__}, expected a pyarrow.Schema")
     return schema
 
 

@@ -38,9 +38,7 @@ def partition_values(
             )
         if missing := [name for name in names if name not in values]:
             raise ValueError(f"{path} has no directory {missing[0]}=..., a partition column of the table")
-    arrays = [
-        _typed(name, [values[name] for values in raw], types.get(name), paths) for name in dict.fromkeys(names)
-    ]
+    arrays = [_typed(name, [values[name] for values in raw], types.get(name), paths) for name in dict.fromkeys(names)]
     if not names:  # a batch without columns still has a row for each path
         return pa.RecordBatch.from_arrays([pa.nulls(len(paths))], names=["nothing"]).select([])
     return pa.RecordBatch.from_arrays(arrays, names=names)

@@ -34,6 +34,11 @@ def packed(sizes: Sequence[int], partition_bytes: int = PARTITION_BYTES) -> list
     return [sorted(group) for group in groups]
 
 
+def split_bytes(total: int, partition_bytes: int = PARTITION_BYTES) -> int:
+    """How large a part of a large file should be: less than a partition where all cores could help with little."""
+    return max(1, min(partition_bytes, max(_LEAST_BYTES, _ceil(total, os.cpu_count() or 1))))
+
+
 def grouped(
     keys: Sequence[tuple[Any, ...]], sizes: Sequence[int], partition_bytes: int = PARTITION_BYTES, *, force: bool
 ) -> dict[tuple[Any, ...], list[int]] | None:

@@ -1,4 +1,4 @@
-"""The testing kit: whether a provider keeps what it promises, without Spark. Importing it does not import pyspark."""
+"""The testing kit: whether a provider keeps its promises, without Spark; importing it does not import pyspark."""
 
 from headrace.testing.check import check_provider
 from headrace.testing.pytest_tests import provider_tests

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from random import Random
+from typing import NoReturn
 
 import pyarrow as pa
 
@@ -35,9 +36,9 @@ def check_provider(
 ) -> Report:
     """Verify what a provider promises (see ``Promise``), by scanning it many times without Spark.
 
-    The provider is asked as Headrace asks it, and its batches are read as they are read for Spark. Filters are made
-    from the table's own values; what comes back is held against ``Expr.evaluate``. The more kinds of values, nulls
-    and partitions the table has, the more is seen: give it a small table with awkward rows in it.
+    The provider is asked as Headrace asks it, and its batches are read as they are read for Spark. Filters are
+    made from the table's own values; what comes back is held against ``Expr.evaluate``. The more kinds of values,
+    nulls and partitions the table has, the more is seen: give it a small table with awkward rows in it.
 
     ``filters``: filters of your own, asked about each alone and all together.
     ``samples``: how many values a column's filters are tried with; more take longer.
@@ -46,8 +47,9 @@ def check_provider(
     ``planning_budget_s``: the longest that planning one scan may take.
 
     I/O during planning is seen where Python does it on the calling thread; libraries that read files or sockets in
-    C++ show only in the time. Raises TypeError for what is no provider, or is a push table (which can be read once),
-    ValueError for a filter on a column that is not there. What the provider does wrong is in the report.
+    C++ show only in the time. Raises TypeError for what is no provider, or is a push table (which can be read
+    once), ValueError for a filter that is no predicate over the table. What the provider does wrong is in the
+    report.
     """
     if not isinstance(provider, TableProvider):
         raise TypeError(f"check_provider takes a TableProvider, not {type(provider).__name__}")
@@ -85,7 +87,9 @@ class _Check:
 
     def stages(self) -> Iterator[tuple[Promise, ...]]:
         """One check after the other, each after those that it builds upon; yields what has been checked."""
-        self.probe = probe = Probe(self.provider, self._schema(), self.findings, self.max_rows)
+        schema = self._schema()
+        self._check_given(schema)
+        self.probe = probe = Probe(self.provider, schema, self.findings, self.max_rows)
         yield (Promise.SCHEMA,)
         scan = self._plan(probe)
         yield (Promise.PLANNING,)
@@ -135,17 +139,22 @@ class _Check:
         if not isinstance(first, pa.Schema):
             self._stop(Promise.SCHEMA, f"{name} returned {type(first).__name__}, expected pyarrow.Schema")
         if not isinstance(second, pa.Schema) or not first.equals(second):
-            self._stop(
-                Promise.SCHEMA, f"{name} gave another schema when it was called again\n{first}\nthen\n{second}"
-            )
+            self._stop(Promise.SCHEMA, f"{name} gave another schema when it was called again\n{first}\nthen\n{second}")
         try:
             wire_schema(first)
         except HeadraceError as error:
             self._stop(Promise.SCHEMA, f"{name}: {error}", error)
-        unknown = {name for expr in self.filters for name in expr.columns()} - set(first.names)
-        if unknown:
-            raise ValueError(f"filters= names {sorted(unknown)}, but the table has the columns {first.names}")
         return first
+
+    def _check_given(self, schema: pa.Schema) -> None:
+        empty = pa.RecordBatch.from_pylist([], wire_schema(schema))
+        for expr in self.filters:
+            try:
+                expr.evaluate(empty)
+            except NotImplementedError:  # the provider may know what Headrace does not; the report will say so
+                pass
+            except (KeyError, TypeError) as error:
+                raise ValueError(f"filters=: {expr!r} is no predicate over this table: {error}") from error
 
     def _plan(self, probe: Probe) -> PlannedScan:
         scan = probe.plan(Promise.PLANNING)
@@ -160,17 +169,20 @@ class _Check:
             )
             self._stop(Promise.PLANNING, message)
         if not self.findings.is_broken(Promise.PLANNING):
-            on_other_thread(lambda: probe.plan(Promise.PLANNING))
-            if self.findings.is_broken(Promise.PLANNING):
-                raise CheckStopped
+            try:
+                on_other_thread(lambda: probe.plan(Promise.PLANNING))
+            except CheckStopped as stopped:
+                message = "planning works on the calling thread only, but Spark plans on threads of its own"
+                self._stop(Promise.PLANNING, message, stopped)
         return scan
 
     def _check_slowest_planning(self, probe: Probe) -> None:
         slowest = max(probe.seconds)
         if slowest > self.planning_budget_s:
-            message = f"the slowest of {probe.scans} scans took {slowest:.1f} s to plan, the quickest {min(probe.seconds):.3f} s"
+            quickest = min(probe.seconds)
+            message = f"of {probe.scans} scans one took {slowest:.1f} s to plan, the quickest {quickest:.3f} s"
             self.findings.add(Promise.PLANNING, message, Severity.WARNING)
 
-    def _stop(self, promise: Promise, message: str, cause: BaseException | None = None) -> None:
+    def _stop(self, promise: Promise, message: str, cause: BaseException | None = None) -> NoReturn:
         self.findings.add(promise, message)
         raise CheckStopped from cause

@@ -51,7 +51,7 @@ class _Asked:
 def check_filters(
     probe: Probe, truth: Truth, given: Sequence[Expr], rng: Random, samples: int
 ) -> list[tuple[Expr, ...]]:
-    """Ask about each filter alone and in groups, scan with those the provider takes. Returns what was all EXACT."""
+    """Ask about each filter alone and in groups, and scan with those it takes. Returns what is all EXACT."""
     generated = generated_filters(truth.table, rng, samples)
     single = tuple(dict.fromkeys((*given, *generated.single)))
     with contextlib.suppress(CheckStopped):
@@ -70,8 +70,8 @@ def check_filters(
             if not pickled.issuperset(asked.answers):
                 pickled.update(asked.answers)
                 check_pickling(probe, scan, None)
-            _check_rows(probe, truth, asked, scan)
-            if len(asked.exact) == len(filters):
+            right = _check_rows(probe, truth, asked, scan)
+            if right and len(asked.exact) == len(filters):
                 all_exact.append(filters)
                 columns = frozenset(name for expr in filters for name in expr.columns())
                 if columns not in unread:
@@ -81,42 +81,48 @@ def check_filters(
     return all_exact
 
 
-def _check_rows(probe: Probe, truth: Truth, asked: _Asked, scan: PlannedScan) -> None:
+def _check_rows(probe: Probe, truth: Truth, asked: _Asked, scan: PlannedScan) -> bool:
+    """Whether the scan gave the rows it should."""
     reading = probe.read(scan, Promise.FILTERS)
     check_layout(probe, reading)
     try:
-        _check_matching(probe, asked.exact, reading, str(asked), Promise.FILTERS)
+        right = _check_matching(probe, asked.exact, reading, str(asked), Promise.FILTERS)
         expected = truth.matching(asked.used)
     except NotImplementedError as error:  # a filter of the user's, a function of Spark's in it
         probe.findings.add(Promise.FILTERS, f"{asked} could not be verified: {error}", Severity.NOTE)
-        return
+        return False
     if not truth.complete:
-        return
+        return right
     differs = difference(expected, reading.table)
     if differs.missing:
         count, plural = len(differs.missing), "matches" if len(differs.missing) == 1 else "match"
         rows = shown(expected, differs.missing)
         probe.findings.add(Promise.FILTERS, f"{asked} but dropped {counted(count, 'row')} that {plural}: {rows}")
-    if differs.extra:
-        _check_known(probe, truth.table, reading, str(asked), Promise.FILTERS)
+        right = False
+    if right and differs.extra:
+        right = _check_known(probe, truth.table, reading, str(asked), Promise.FILTERS)
+    return right
 
 
-def _check_matching(probe: Probe, exact: Sequence[Expr], reading: Reading, what: str, promise: Promise) -> None:
+def _check_matching(probe: Probe, exact: Sequence[Expr], reading: Reading, what: str, promise: Promise) -> bool:
+    right = True
     for expr in exact:
         wrong = pc.indices_nonzero(pc.invert(is_true(expr, reading.table))).to_pylist()
         if wrong:
-            plural = "does not match" if len(wrong) == 1 else "do not match"
-            message = (
-                f"{what} but returned {counted(len(wrong), 'row')} that {plural}: {shown(reading.table, wrong)}"
-            )
-            probe.findings.add(promise, message)
+            verb = "does not match" if len(wrong) == 1 else "do not match"
+            which = f" `{expr!r}`" if len(exact) > 1 else ""
+            rows = f"{counted(len(wrong), 'row')} that {verb}{which}: {shown(reading.table, wrong)}"
+            probe.findings.add(promise, f"{what} but returned {rows}")
+            right = False
+    return right
 
 
-def _check_known(probe: Probe, rows: pa.Table, reading: Reading, what: str, promise: Promise) -> None:
+def _check_known(probe: Probe, rows: pa.Table, reading: Reading, what: str, promise: Promise) -> bool:
     new = difference(rows, reading.table).extra
     if new:
         text = f"{counted(len(new), 'row')} that a plain scan does not have, or not as often"
         probe.findings.add(promise, f"{what} but returned {text}: {shown(reading.table, new)}")
+    return not new
 
 
 def _check_unread(probe: Probe, truth: Truth, asked: _Asked, columns: frozenset[str]) -> None:
@@ -147,9 +153,7 @@ def _note_limits_of_data(probe: Probe, truth: Truth, all_exact: Sequence[Sequenc
         note_cut_short(probe, Promise.FILTERS, "that filters drop no matching row was not checked")
 
 
-def check_limits(
-    probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...]], rng: Random, samples: int
-) -> None:
+def check_limits(probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...]], rng: Random, samples: int) -> None:
     """A limit alone, and with filters that are EXACT: Spark pushes none where it filters itself."""
     count = truth.count
     for limit in sorted({1, count // 2, count - 1, count, count + 1} if truth.complete else {1, count // 2}):

@@ -46,7 +46,7 @@ def check_statistics(probe: Probe, reading: Reading) -> None:
         return
     rows, size = reading.table.num_rows, reading.table.nbytes
     if stated.num_rows is not None and _far_off(stated.num_rows, rows):
-        message = f"num_rows={stated.num_rows:,} is stated, but there {'is' if rows == 1 else 'are'} {counted(rows, 'row')}"
+        message = f"num_rows={stated.num_rows:,} is stated, but a scan returned {counted(rows, 'row')}"
         probe.findings.add(Promise.STATISTICS, message, Severity.WARNING)
     large = max(stated.size_in_bytes or 0, size) > _SMALL_BYTES
     if stated.size_in_bytes is not None and large and _far_off(stated.size_in_bytes, size):
@@ -66,8 +66,8 @@ def _check_distinct_keys(probe: Probe, reading: Reading, partitioning: KeyPartit
         if first != partition and wire_key is not None:
             probe.findings.add(
                 Promise.PARTITIONING,
-                f"partitions {first} and {partition} are stated to have the same key {key!r}; each holds exactly the "
-                f"rows of its key{scan_text(reading.scan.request)}",
+                f"partitions {first} and {partition} are stated to have the same key {key!r}; each must hold exactly "
+                f"the rows of its key{scan_text(reading.scan)}",
             )
 
 
@@ -79,8 +79,9 @@ def _check_keys(probe: Probe, reading: Reading, partitioning: KeyPartitioning) -
         if wrong:
             probe.findings.add(
                 Promise.PARTITIONING,
-                f"partition {partition} is stated to hold the rows with {_pairs(columns, partitioning.keys[partition])}, "
-                f"but has {counted(len(wrong), 'other row')}: {shown(part, wrong)}{scan_text(reading.scan.request)}",
+                f"partition {partition} is stated to hold the rows with "
+                f"{_pairs(columns, partitioning.keys[partition])}, but has {counted(len(wrong), 'other row')}: "
+                f"{shown(part, wrong)}{scan_text(reading.scan)}",
             )
 
 
@@ -94,8 +95,8 @@ def _check_hash(probe: Probe, reading: Reading, partitioning: HashPartitioning) 
             if first != partition:
                 probe.findings.add(
                     Promise.PARTITIONING,
-                    f"partitioning by hash of ({', '.join(columns)}) is stated, but rows with equal columns are in "
-                    f"partitions {first} and {partition}: {shown(keys, [row])}{scan_text(reading.scan.request)}",
+                    f"partitioning by hash of ({', '.join(columns)}) is stated, but equal rows are in partitions "
+                    f"{first} and {partition}: {shown(keys, [row])}{scan_text(reading.scan)}",
                 )
                 return
 
@@ -116,8 +117,8 @@ def _check_order(probe: Probe, reading: Reading, partition: int, part: pa.Table)
             text = ", ".join(_order_text(key) for key in ordering)
             probe.findings.add(
                 Promise.ORDERING,
-                f"partition {partition} is stated to be sorted by {text}, but {shown(columns, [row])} comes before "
-                f"{shown(columns, [row + 1])} (rows {row} and {row + 1}){scan_text(reading.scan.request)}",
+                f"partition {partition} is stated to be sorted by {text}, but {shown(columns, [row])} comes "
+                f"before {shown(columns, [row + 1])} (rows {row} and {row + 1}){scan_text(reading.scan)}",
             )
             return
 

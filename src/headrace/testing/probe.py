@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError, PlanError, SchemaMismatchError
 from headrace.expressions import Expr
-from headrace.plan import ScanRequest
 from headrace.provider import TableProvider
 from headrace.spark.registry import RegisteredTable
 from headrace.spark.scans import PlannedScan, ProviderRaised, answer_filters, plan_scan
@@ -35,7 +34,7 @@ class CheckStopped(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """The rows of one scan, in wire types. ``complete``: they are all there is; otherwise reading was cut short."""
+    """The rows of one scan, in wire types. ``complete``: they are all there is; else reading was cut short."""
 
     scan: PlannedScan
     partitions: tuple[pa.Table, ...]
@@ -103,13 +102,13 @@ class Probe:
     def read_partition(
         self, scan: PlannedScan, partition: int, blame: Promise, most: int, task: ScanTask | None = None
     ) -> tuple[pa.Table, bool]:
-        """The rows of one partition, ``most`` of them if there are more, and whether these are all. Raises CheckStopped.
+        """The rows of one partition, ``most`` of them if there are more, and whether these are all.
 
-        Reading stops after the batch that is one too many, as that is the only sign of more.
+        Reading stops after the batch that is one too many, as that is the only sign of more. Raises CheckStopped.
         """
         batches: list[pa.RecordBatch] = []
         count = 0
-        with self._executing(scan, partition, blame):
+        with self.executing(scan, partition, blame):
             stream = self.stream(scan, partition, task)
             with contextlib.closing(stream):
                 for batch in stream:
@@ -138,9 +137,8 @@ class Probe:
             except (PlanError, SchemaMismatchError) as error:
                 self.findings.add(blame, clipped(f"{error}"))
                 raise CheckStopped from error
-            finally:
-                if method == "scan":
-                    self.seconds.append(observed.seconds)
+        if method == "scan":
+            self.seconds.append(observed.seconds)
         for act in dict.fromkeys(observed.acts):
             if "started a thread" in act:
                 self.findings.add(Promise.PLANNING, f"{name} {act}", Severity.WARNING)
@@ -152,16 +150,20 @@ class Probe:
             )
 
     @contextlib.contextmanager
-    def _executing(self, scan: PlannedScan, partition: int, blame: Promise) -> Iterator[None]:
+    def executing(self, scan: PlannedScan, partition: int, blame: Promise) -> Iterator[None]:
+        """Surrounds calls of ``execute`` and reading: what they raise is a finding, and raises CheckStopped."""
         try:
             yield
+        except CheckStopped:
+            raise  # of another scan, within this one
         except SchemaMismatchError as error:
+            first, newline, rest = str(error).partition("\n")
             promise = Promise.BATCHES if blame is Promise.EXECUTE else blame
-            self.findings.add(promise, clipped(f"{error}{scan_text(scan.request)}"))
+            self.findings.add(promise, clipped(f"{first}{scan_text(scan)}{newline}{rest}"))
             raise CheckStopped from error
         except Exception as error:
             name = f"{type(scan.plan).__name__}.execute({partition})"
-            self.findings.add(blame, clipped(f"{name} raised {error_text(error)}{scan_text(scan.request)}"))
+            self.findings.add(blame, clipped(f"{name} raised {error_text(error)}{scan_text(scan)}"))
             raise CheckStopped from error
 
 
@@ -182,8 +184,11 @@ def on_other_thread(work: Any) -> None:
         raise raised[0]
 
 
-def scan_text(request: ScanRequest) -> str:
-    """In which scan, for the end of a message; empty for a plain one."""
+def scan_text(scan: PlannedScan) -> str:
+    """In which scan, for the end of a message; empty for a plain one of all columns."""
+    request = scan.request
+    if request.schema.equals(scan.table.schema) and not request.filters and request.limit is None:
+        return ""
     parts = []
     if request.filters:
         parts.append(f"filters [{', '.join(f'`{expr!r}`' for expr in request.filters)}]")

@@ -16,9 +16,9 @@ def provider_tests(factory: Callable[[], TableProvider], **options: Any) -> Call
 
         test_my_table = provider_tests(lambda: MyTable("testdata"))
 
-    gives ``test_my_table[schema]``, ``test_my_table[filters]`` and so on. The provider is made and checked once, when
-    the first of them runs; a promise that could not be checked, because another is broken, is skipped. ``options``
-    are those of ``check_provider``. For a provider that needs fixtures, write a test that calls
+    gives ``test_my_table[schema]``, ``test_my_table[filters]`` and so on. The provider is made and checked once,
+    when the first of them runs; a promise that could not be checked, because another is broken, is skipped.
+    ``options`` are those of ``check_provider``. For a provider that needs fixtures, write a test that calls
     ``check_provider(provider).raise_if_failed()``. Needs pytest.
     """
     import pytest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pyarrow as pa
 
@@ -28,6 +29,8 @@ def check_execute_again(probe: Probe, first: Reading) -> None:
     if not first.table.num_rows:
         message = "the table has no rows, so nothing could be seen of what depends on them"
         probe.findings.add(Promise.EXECUTE, message, Severity.NOTE)
+    if not first.complete:
+        note_cut_short(probe, Promise.EXECUTE, "no scan was read further, and this report is about what was read")
     numbers = range(scan.partitioning.n)
     most = [probe.max_rows if first.complete else part.num_rows for part in first.partitions]
 
@@ -52,11 +55,12 @@ def check_execute_again(probe: Probe, first: Reading) -> None:
 
 
 def _note_lists(probe: Probe, scan: PlannedScan) -> None:
-    source = scan.plan.execute(0) if scan.partitioning.n else None
+    with probe.executing(scan, 0, Promise.EXECUTE):
+        source = scan.plan.execute(0) if scan.partitioning.n else None
     if isinstance(source, (list, tuple)) and len(source) > 1:
         message = (
-            f"{type(scan.plan).__name__}.execute returns a {type(source).__name__} of {len(source)} batches: it makes "
-            "them all before Spark gets the first one; a generator would make them one by one"
+            f"{type(scan.plan).__name__}.execute returns a {type(source).__name__} of {len(source)} batches, all "
+            "made before Spark gets the first one; a generator would make them one by one"
         )
         probe.findings.add(Promise.EXECUTE, message, Severity.NOTE)
     close = getattr(source, "close", None)
@@ -70,12 +74,16 @@ def check_fresh_scans(probe: Probe, truth: Truth) -> None:
     if not truth.complete or not begun.partitioning.n:
         truth.compare(probe, probe.read(other, Promise.FRESH_SCANS), Promise.FRESH_SCANS, "a second scan differs")
     else:
-        with contextlib.closing(probe.stream(begun, 0)) as stream:
+        with (
+            probe.executing(begun, 0, Promise.FRESH_SCANS),
+            contextlib.closing(probe.stream(begun, 0)) as stream,
+        ):
             batches = iter(stream)
-            first = next(batches, None)
+            taken = list(islice(batches, 1))
             between = probe.read(other, Promise.FRESH_SCANS)
-            rest = [] if first is None else [first, *batches]
-        begun_rows = [pa.Table.from_batches(rest, wire_schema(begun.request.schema))]
+            while (batch := next(batches, None)) is not None and sum(map(len, taken)) <= probe.max_rows:
+                taken.append(batch)
+        begun_rows = [pa.Table.from_batches(taken, wire_schema(begun.request.schema))]
         begun_rows += [
             probe.read_partition(begun, partition, Promise.FRESH_SCANS, probe.max_rows)[0]
             for partition in range(1, begun.partitioning.n)

@@ -49,9 +49,7 @@ class Truth:
         if not wire.names:
             return rows.select([])
         arrays = [
-            pa.chunked_array(
-                [to_wire(chunk, field.type, field.name) for chunk in rows[field.name].chunks], field.type
-            )
+            pa.chunked_array([to_wire(chunk, field.type, field.name) for chunk in rows[field.name].chunks], field.type)
             for field in wire
         ]
         return pa.table(arrays, schema=wire)
@@ -63,7 +61,7 @@ class Truth:
         if not differs:
             return
         if self.complete:  # otherwise another order is all there may be to it
-            probe.findings.add(promise, f"{what}: {differs}{scan_text(reading.scan.request)}")
+            probe.findings.add(promise, f"{what}: {differs}{scan_text(reading.scan)}")
         else:
             note_cut_short(probe, promise, "whether scans have the same rows could not be told")
 

@@ -1,4 +1,4 @@
-"""Watches what user code does while it should only plan: I/O, threads, sleep, ``execute``; the calling thread only.
+"""Watches what user code does while it should only plan (I/O, sleep, ``execute``), on the calling thread.
 
 Python's audit events are what is seen. Libraries that read files or sockets in C or C++ (pyarrow's own readers,
 most database drivers) raise none; for them there is only the time that was taken.
@@ -6,6 +6,7 @@ most database drivers) raise none; for them there is only the time that was take
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import contextvars
 import functools
@@ -35,9 +36,13 @@ _EVENTS: dict[str, Callable[[tuple[Any, ...]], str]] = {
     "socket.bind": lambda args: f"bound a socket to {args[1]!r}",
     "socket.getaddrinfo": lambda args: f"looked up the address of {args[0]!r}",
     "sqlite3.connect": lambda args: f"opened the database {args[0]!r}",
-    "time.sleep": lambda args: f"slept for {args[0]} s",
-    "_thread.start_new_thread": lambda args: "started a thread, where what it does is not seen",
 }
+_CALLS: dict[Any, str] = {
+    time.sleep: "slept",
+    _thread.start_new_thread: "started a thread, and what that does is not seen",
+    getattr(_thread, "start_joinable_thread", None): "started a thread, and what that does is not seen",
+}
+"""Functions in C that raise no audit event (not in every version of Python); the second is Python 3.13's."""
 _NO_IO_OF_THE_PROVIDER = {"linecache", "tokenize", "zoneinfo", "tzdata", "pytz", "dateutil"}
 """Packages that read their own files when they are first needed: for a traceback, for a time zone."""
 _STDLIB = sysconfig.get_paths()["stdlib"]
@@ -63,7 +68,7 @@ def watched() -> Iterator[Observed]:
     token = _observer.set(observed)
     profiling = sys.getprofile() is None  # someone's own profiler is not disturbed
     if profiling:
-        sys.setprofile(_notice_execute)
+        sys.setprofile(_notice_call)
     start = time.perf_counter()
     try:
         yield observed
@@ -105,7 +110,11 @@ def _place(frame: FrameType | None) -> str | None:
     return place
 
 
-def _notice_execute(frame: FrameType, event: str, _arg: Any) -> None:
+def _notice_call(frame: FrameType, event: str, arg: Any) -> None:
+    if event == "c_call" and arg in _CALLS:
+        observed, place = _observer.get(), _place(frame)
+        if observed is not None and place is not None:
+            observed.acts.append(f"{_CALLS[arg]}{place}")
     if event != "call" or frame.f_code.co_name != "execute" or not frame.f_code.co_varnames:
         return
     observed, plan = _observer.get(), frame.f_locals.get(frame.f_code.co_varnames[0])

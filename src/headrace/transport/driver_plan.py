@@ -10,6 +10,8 @@ from headrace.plan import BatchSource
 from headrace.stream import PartitionStream, ScanTask, StopFlag, StopRequested
 from headrace.transport.serve import serve_partition
 
+_REASON_SECONDS = 1.0
+
 
 class DriverPartition:
     """A PartitionServer for one partition of a live plan.
@@ -23,15 +25,21 @@ class DriverPartition:
 
     def __init__(self, task: ScanTask, partition: int, source: BatchSource | None = None) -> None:
         self._thread_id = 0
+        self._stopped = threading.Event()
         self._stop = StopFlag(self._interrupt)
         self._stream = PartitionStream(task, partition, self._stop, source)
 
     def serve(self, sock: socket.socket) -> None:
         self._thread_id = threading.get_ident()
-        serve_partition(sock, self._stream)
+        serve_partition(sock, self._stream, self._await_reason)
 
     def stop(self, reason: str) -> None:
         self._stop.request(reason)
+        self._stopped.set()
+
+    def _await_reason(self) -> None:
+        """The endpoint's thread is about to notice too, and to hear why: the producer should be told that."""
+        self._stopped.wait(_REASON_SECONDS)
 
     def _interrupt(self) -> None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(

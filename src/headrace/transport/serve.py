@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -15,12 +15,13 @@ from headrace.transport.coalesce import CoalescingWriter
 from headrace.transport.frames import SEND_BUFFER_BYTES, FrameWriter
 
 
-def serve_partition(sock: socket.socket, stream: PartitionStream) -> None:
+def serve_partition(sock: socket.socket, stream: PartitionStream, when_gone: Callable[[], None] = lambda: None) -> None:
     """Run ``stream`` and write it to ``sock`` up to its END or ERROR frame.
 
     Returns normally too when the user's code raised and when a stop was requested. Both go out as an ERROR frame:
     a stopped stream must not look whole to a reader that did not ask for the stop. The user's generator or reader
-    is closed in every case. Raises OSError when the reader is gone.
+    is closed in every case. Raises OSError when the reader is gone; ``when_gone`` is called before the stream is closed
+    for that.
     """
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -28,16 +29,17 @@ def serve_partition(sock: socket.socket, stream: PartitionStream) -> None:
     try:
         writer.schema()
     except OSError:
+        when_gone()
         _close(stream)  # a source that was opened already (a claimed channel) must learn of it
         raise
-    failure = _pump(stream, CoalescingWriter(writer))
+    failure = _pump(stream, CoalescingWriter(writer), when_gone)
     if failure is None:
         writer.end()
     else:
         writer.error(failure.to_json())
 
 
-def _pump(stream: PartitionStream, out: CoalescingWriter) -> Failure | None:
+def _pump(stream: PartitionStream, out: CoalescingWriter, when_gone: Callable[[], None]) -> Failure | None:
     """Move every batch; returns what the user's code raised, if it did, after all earlier batches were sent.
 
     User code may raise anything, SystemExit and KeyboardInterrupt too; in a worker those would end the process
@@ -56,6 +58,7 @@ def _pump(stream: PartitionStream, out: CoalescingWriter) -> Failure | None:
         with contextlib.suppress(pa.ArrowException):  # the query fails with the user's error, not with a later one
             out.finish()
     except OSError:
+        when_gone()
         raise
     except Exception as error:  # Arrow could not write the batch: a bug of ours or its own, but never silent
         failure = _failure(error, stream, "execute (while sending)")

@@ -189,15 +189,6 @@ final class FrameInput {
     }
   }
 
-  /** Writes as much as can be written at once. */
-  void tryWrite(ByteBuffer bytes) {
-    try {
-      channel.write(bytes);
-    } catch (IOException e) {
-      // The other side is gone and needs no words.
-    }
-  }
-
   /** Sets what is to be done before waiting for the other side. */
   void beforeWaiting(Runnable action) {
     beforeWaiting = action;

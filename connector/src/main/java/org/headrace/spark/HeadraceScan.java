@@ -55,6 +55,11 @@ public final class HeadraceScan
     return table;
   }
 
+  /** Differs for each registration, of whatever context. */
+  String tableId() {
+    return plan.get("table").asText();
+  }
+
   int partitionCount() {
     return plan.get("partitions").asInt();
   }

@@ -14,6 +14,7 @@ import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
@@ -77,7 +78,13 @@ public final class ResultJob {
     return execution.sparkPlan() instanceof CollectLimitExec limit
         && limit.limit() >= 0
         && limit.limit() <= MAX_TAKEN_ROWS
-        && limit.child().outputPartitioning() != SinglePartition$.MODULE$;
+        && limit.child().outputPartitioning() != SinglePartition$.MODULE$
+        && !isOneTask(execution.executedPlan());
+  }
+
+  /** A scan does not say of its one partition that it is a SinglePartition: the RDD has to be asked. */
+  private static boolean isOneTask(SparkPlan plan) {
+    return plan instanceof CollectLimitExec limit && limit.child().execute().getNumPartitions() == 1;
   }
 
   private static void sendAll(JavaRDD<InternalRow> rows, String schema, EndpointOrigin origin) {

@@ -152,7 +152,11 @@ final class ResultSender {
             .toString()
             .getBytes(StandardCharsets.UTF_8);
     ByteBuffer frame = ByteBuffer.allocate(HEADER_BYTES + message.length);
-    frames.tryWrite(frame.put(header(FrameInput.ERROR, message.length, message.length)).put(message).flip());
+    try {
+      frames.tryWrite(frame.put(header(FrameInput.ERROR, message.length, message.length)).put(message).flip());
+    } catch (IOException e) {
+      error.addSuppressed(e);
+    }
   }
 
   private static ByteBuffer header(int kind, int length, int first) {

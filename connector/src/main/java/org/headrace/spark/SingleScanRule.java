@@ -1,22 +1,29 @@
 package org.headrace.spark;
 
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
+import org.apache.spark.sql.catalyst.expressions.BloomFilterMightContain;
+import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.ScalarSubquery;
 import org.apache.spark.sql.catalyst.expressions.SortOrder;
 import org.apache.spark.sql.catalyst.planning.ExtractEquiJoinKeys;
+import org.apache.spark.sql.catalyst.plans.logical.HintInfo;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Repartition;
 import org.apache.spark.sql.catalyst.plans.logical.RepartitionByExpression;
+import org.apache.spark.sql.catalyst.plans.logical.SHUFFLE_REPLICATE_NL$;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
+import scala.runtime.AbstractPartialFunction;
 
 /**
  * Keeps Spark from scanning a streaming table twice; driver JVM, an optimizer rule that runs after pushdown.
@@ -39,27 +46,55 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    Map<String, Integer> scans = new HashMap<>();
-    count(plan, scans);
-    CollectionConverters.asJava(plan.subqueriesAll()).forEach(subquery -> count(subquery, scans));
-    if (scans.isEmpty()) {
-      return plan;
+    List<HeadraceScan> scans = new ArrayList<>();
+    collect(plan, scans);
+    List<HeadraceScan> inSubqueries = new ArrayList<>();
+    CollectionConverters.asJava(plan.subqueriesAll()).forEach(subquery -> collect(subquery, inSubqueries));
+    // The optimizer copies subqueries, and makes some of its own from parts of the plan; copies are run once.
+    inSubqueries.stream().filter(scan -> !scans.contains(scan)).forEach(scans::add);
+    for (HeadraceScan scan : scans) {
+      long times = scans.stream().filter(other -> other.tableId().equals(scan.tableId())).count();
+      if (times > 1) {
+        throw consumed(scan.tableName(), times);
+      }
     }
-    scans.forEach(
-        (table, times) -> {
-          if (times > 1) {
-            throw consumed(table, times);
-          }
-        });
-    return guarded(plan, Need.NOTHING);
+    return scans.isEmpty() ? plan : guarded(withoutRuntimeFilters(plan), Need.NOTHING);
   }
 
-  private static void count(LogicalPlan node, Map<String, Integer> scans) {
+  private static void collect(LogicalPlan node, List<HeadraceScan> scans) {
     HeadraceScan scan = streaming(node);
     if (scan != null) {
-      scans.merge(scan.tableName(), 1, Integer::sum);
+      scans.add(scan);
     }
-    CollectionConverters.asJava(node.children()).forEach(child -> count(child, scans));
+    CollectionConverters.asJava(node.children()).forEach(child -> collect(child, scans));
+  }
+
+  /** Drops the filters that Spark would compute by running a streaming table's side of a join beforehand. */
+  private static LogicalPlan withoutRuntimeFilters(LogicalPlan plan) {
+    return (LogicalPlan)
+        plan.transformAllExpressions(
+            new AbstractPartialFunction<Expression, Expression>() {
+              @Override
+              public boolean isDefinedAt(Expression expression) {
+                if (expression instanceof DynamicPruningSubquery pruning) {
+                  return !pruning.onlyInBroadcast() && isStreamed(pruning.buildQuery());
+                }
+                return expression instanceof BloomFilterMightContain bloom
+                    && bloom.bloomFilterExpression() instanceof ScalarSubquery subquery
+                    && isStreamed(subquery.plan());
+              }
+
+              @Override
+              public Expression apply(Expression expression) {
+                return Literal.TrueLiteral();
+              }
+            });
+  }
+
+  private static boolean isStreamed(LogicalPlan plan) {
+    List<HeadraceScan> scans = new ArrayList<>();
+    collect(plan, scans);
+    return !scans.isEmpty();
   }
 
   private enum Need {
@@ -80,7 +115,7 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
     if (node instanceof Repartition repartition && streaming(repartition.child()) != null && !isNarrowing(repartition)) {
       return node; // guarded already: the optimizer runs its rules until nothing changes
     }
-    Need below = strongest(above, needOf(node));
+    Need below = strongest(passedOn(above, node), needOf(node));
     return node.mapChildren(
         new AbstractFunction1<LogicalPlan, LogicalPlan>() {
           @Override
@@ -104,10 +139,25 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
             .anyMatch(SortOrder.class::isInstance)) {
       return Need.SHUFFLE;
     }
-    if (node instanceof Join join && ExtractEquiJoinKeys.unapply(join).isEmpty()) {
-      return Need.SHUFFLE;
-    }
-    return Need.NOTHING;
+    return node instanceof Join join && mayBeProduct(join) ? Need.SHUFFLE : Need.NOTHING;
+  }
+
+  /** One partition below a union or a coalesce is not one above it, and would be sampled after all. */
+  private static Need passedOn(Need above, LogicalPlan node) {
+    boolean keepsOnePartition =
+        node instanceof Join || (node.children().size() <= 1 && !(node instanceof Repartition));
+    return above == Need.ONE_PARTITION && !keepsOnePartition ? Need.SHUFFLE : above;
+  }
+
+  /** A cartesian product reads each side once for every partition of the other. */
+  private static boolean mayBeProduct(Join join) {
+    return ExtractEquiJoinKeys.unapply(join).isEmpty()
+        || replicates(join.hint().leftHint())
+        || replicates(join.hint().rightHint());
+  }
+
+  private static boolean replicates(Option<HintInfo> hint) {
+    return hint.isDefined() && hint.get().strategy().contains(SHUFFLE_REPLICATE_NL$.MODULE$);
   }
 
   private static Need strongest(Need one, Need other) {
@@ -122,7 +172,7 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
         : null;
   }
 
-  private static HeadraceException consumed(String table, int times) {
+  private static HeadraceException consumed(String table, long times) {
     String message =
         String.format(
             "the streaming table '%s' can be scanned once and this query scans it %d times (a self-join, a union with"

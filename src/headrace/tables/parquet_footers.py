@@ -1,0 +1,84 @@
+"""What Parquet footers tell: rows and bytes per row for estimates, and which row groups a range of bytes holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.plan import Statistics
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+_SAMPLED_FILES = 8
+
+
+def is_parquet(format: ds.FileFormat) -> bool:
+    return bool(format.default_extname == "parquet")
+
+
+def row_groups_in(metadata: Any, span: tuple[int, int], file_size: int) -> list[int]:
+    """The row groups whose middle is in ``span``, so that spans side by side have each row group once."""
+    starts = [_start(metadata.row_group(i).column(0)) for i in range(metadata.num_row_groups)]
+    ends = [*starts[1:], file_size]
+    middles = [min(max((start + end) // 2, 0), file_size - 1) for start, end in zip(starts, ends, strict=True)]
+    return [i for i, middle in enumerate(middles) if span[0] <= middle < span[1]]
+
+
+def _start(column: Any) -> int:
+    return int(column.dictionary_page_offset or column.data_page_offset)
+
+
+@dataclass(frozen=True)
+class Footers:
+    """Rows per byte of file, and bytes per row of each column, in a few files; both None where that is not known."""
+
+    rows_per_byte: float | None
+    widths: dict[str, float]
+
+    @classmethod
+    def sampled(cls, fragments: Sequence[ds.Fragment], sizes: Sequence[int]) -> Footers:
+        """Reads the footers of up to eight files, spread over ``fragments``; of none unless all are Parquet.
+
+        A file that cannot be read is passed over: this is for estimates, and the query will name the file.
+        """
+        if not all(is_parquet(fragment.format) for fragment in fragments):
+            return cls(None, {})
+        step = max(1, -(-len(fragments) // _SAMPLED_FILES))
+        rows = size = group_rows = 0
+        widths: dict[str, float] = {}
+        for fragment, file_size in list(zip(fragments, sizes, strict=True))[::step]:
+            try:
+                metadata = fragment.metadata
+            except (OSError, pa.ArrowException):
+                continue
+            rows, size = rows + metadata.num_rows, size + file_size
+            if metadata.num_row_groups:
+                group = metadata.row_group(0)
+                group_rows += group.num_rows
+                for i in range(group.num_columns):
+                    column = group.column(i)
+                    name = column.path_in_schema.partition(".")[0]
+                    widths[name] = widths.get(name, 0) + column.total_uncompressed_size
+        if not size:
+            return cls(None, {})
+        return cls(rows / size, {name: width / max(1, group_rows) for name, width in widths.items()})
+
+    def estimate(self, schema: pa.Schema, file_bytes: int) -> Statistics:
+        """Of ``file_bytes`` of such files, when the columns of ``schema`` are read."""
+        if self.rows_per_byte is None:
+            return Statistics(None, file_bytes)
+        rows = round(self.rows_per_byte * file_bytes)
+        # What is encoded takes less room in the file than in memory, where a value has at least its own width.
+        width = sum(max(self.widths.get(field.name, 0.0), _least_width(field.type)) for field in schema)
+        return Statistics(rows, round(rows * width))
+
+
+def _least_width(type_: pa.DataType) -> float:
+    try:
+        return int(type_.bit_width) / 8
+    except ValueError:
+        return 4.0

@@ -1,0 +1,61 @@
+"""``headrace check``: the report, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from headrace.cli import app
+from headrace.testing import Promise
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["check", *arguments], env={"COLUMNS": "400"})
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' directory as the current one, in which modules are found."""
+    monkeypatch.chdir(Path(__file__).parent)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def test_check_of_an_honest_table_exits_with_0() -> None:
+    done = check("bad_providers:HonestTable", "--samples", "1")
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    assert lines[-1].startswith("HonestTable: all promises kept (")
+    for promise in Promise:
+        assert f"  kept       {promise}" in lines
+
+
+def test_check_of_a_broken_table_prints_findings_and_exits_with_1() -> None:
+    done = check("bad_providers:WrongExact", "--samples", "1", "--seed", "3")
+    assert done.exit_code == 1
+    assert "  broken     filters" in done.stdout.splitlines()
+    assert "      error: answered EXACT for `" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("WrongExact: 1 promise broken")
+
+
+def test_check_with_max_rows_notes_what_was_cut_short() -> None:
+    done = check("bad_providers:HonestTable", "--samples", "1", "--max-rows", "5")
+    assert done.exit_code == 0, done.output
+    assert "the table has more than max_rows=5 rows" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("bad_providers", "is not of the form module:attribute"),
+        ("bad_providers:NoSuchTable", "has no attribute 'NoSuchTable'"),
+        ("no_such_module:table", "there is no module 'no_such_module'"),
+        ("bad_providers:ROWS", "not a TableProvider"),
+    ],
+)
+def test_check_of_nothing_explains_itself(place: str, message: str) -> None:
+    done = check(place)
+    assert done.exit_code == 2
+    assert message in done.output

@@ -1,0 +1,232 @@
+"""DatasetTable: what pyarrow is asked to skip, how files become partitions, and that Spark sees the same rows."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset as ds
+import pyarrow.feather
+import pyarrow.fs
+import pyarrow.orc
+import pyarrow.parquet as pq
+import pytest
+
+import headrace as hr
+
+ROWS = 10_000
+
+
+def table(n: int = ROWS, start: int = 0) -> pa.Table:
+    ids = range(start, start + n)
+    return pa.table({"id": ids, "x": [i / 2 for i in ids], "name": [f"n{i % 7}" for i in ids]})
+
+
+def scan(
+    provider: hr.TableProvider, *names: str, filters: tuple[hr.Expr, ...] = (), limit: int | None = None
+) -> hr.ExecutionPlan:
+    schema = provider.schema()
+    request = hr.ScanRequest(pa.schema([schema.field(name) for name in names]), names, filters, limit)
+    return pickle.loads(cloudpickle.dumps(provider.scan(request)))
+
+
+def batches(plan: hr.ExecutionPlan) -> list[pa.RecordBatch]:
+    return [batch for i in range(plan.partitioning.n) for batch in plan.execute(i)]
+
+
+def rows(plan: hr.ExecutionPlan) -> list[dict[str, Any]]:
+    return [row for batch in batches(plan) for row in batch.to_pylist()]
+
+
+def column(name: str, op: str, value: Any, type_: pa.DataType | None = None) -> hr.Expr:
+    return hr.Comparison(op, hr.Column(name), hr.Literal(value, type_ or pa.scalar(value).type))  # type: ignore[arg-type]
+
+
+def years(root: Path) -> Path:
+    for i, year in enumerate(("2022", "2023", "__HIVE_DEFAULT_PARTITION__")):
+        (root / f"year={year}").mkdir(parents=True)
+        for part in range(2):
+            pq.write_table(table(10, 20 * i + 10 * part), root / f"year={year}" / f"{part}.parquet")
+    return root
+
+
+WRITERS = {
+    "parquet": lambda data, path: pq.write_table(data, path),
+    "csv": lambda data, path: pyarrow.csv.write_csv(data, path),
+    "feather": lambda data, path: pyarrow.feather.write_feather(data, path),
+    "orc": lambda data, path: pyarrow.orc.write_table(data, path),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_dataset_of_each_format_has_its_rows(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"data.{kind}"
+    WRITERS[kind](table(100), path)
+    for source in (path, str(path), [path], ds.dataset(path, format=kind)):
+        provider = hr.DatasetTable(source)
+        wanted = column("id", ">=", 90)
+        assert list(provider.supports_filters_pushdown([wanted])) == [hr.FilterPushdown.EXACT]
+        assert rows(scan(provider, "name", "id", filters=(wanted,))) == table(10, 90).select(["name", "id"]).to_pylist()
+        assert sum(batch.num_rows for batch in batches(scan(provider))) == 100
+
+
+def test_dataset_large_parquet_file_is_split_between_row_groups(tmp_path: Path) -> None:
+    path = tmp_path / "big.parquet"
+    pq.write_table(table(), path, row_group_size=500)
+    provider = hr.DatasetTable(path, partition_bytes=path.stat().st_size // 5)
+    plan = scan(provider, "id")
+    shares = [[row["id"] for batch in plan.execute(i) for row in batch.to_pylist()] for i in range(plan.partitioning.n)]
+    assert len(shares) >= 5
+    assert sorted(i for share in shares for i in share) == list(range(ROWS))
+    assert max(map(len, shares)) <= 3 * ROWS // 5
+    assert sum(batch.num_rows for batch in batches(scan(provider))) == ROWS
+    more_pieces_than_row_groups = hr.DatasetTable(path, partition_bytes=path.stat().st_size // 50)
+    assert len(rows(scan(more_pieces_than_row_groups, "id"))) == ROWS
+
+
+def test_dataset_point_filter_reads_one_row_group(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(table(), path, row_group_size=1000)
+    damaged = bytearray(path.read_bytes())
+    first = pq.read_metadata(path).row_group(0)
+    start = first.column(0).dictionary_page_offset or first.column(0).data_page_offset
+    damaged[start : start + first.total_byte_size // 2] = b"\xff" * (first.total_byte_size // 2)
+    path.write_bytes(damaged)
+    provider = hr.DatasetTable(path)
+    assert rows(scan(provider, "id", filters=(column("id", "=", 4711),))) == [{"id": 4711}]
+    with pytest.raises((OSError, pa.ArrowException), match=r"file .*a\.parquet: repair it"):
+        rows(scan(provider, "id", filters=(column("id", "=", 7),)))
+
+
+def test_dataset_hive_partitions_are_skipped_and_reported(tmp_path: Path) -> None:
+    provider = hr.DatasetTable(years(tmp_path / "data"))
+    assert provider.schema().names == ["id", "x", "name", "year"]
+    recent = scan(provider, "id", filters=(column("year", "=", 2023, pa.int32()),))
+    assert recent.describe() == "parquet, 2 of 6 files"
+    assert sorted(row["id"] for row in rows(recent)) == list(range(20, 40))
+    unknown = scan(provider, "id", filters=(hr.IsNull(hr.Column("year")),))
+    assert sorted(row["id"] for row in rows(unknown)) == list(range(40, 60))
+    plan = scan(provider, "year", "id")
+    assert plan.partitioning == hr.KeyPartitioning("year", [2022, 2023, None])
+    for i, key in enumerate(plan.partitioning.keys):
+        assert {(row["year"],) for batch in plan.execute(i) for row in batch.to_pylist()} == {key}
+    assert isinstance(scan(provider, "id").partitioning, hr.UnknownPartitioning)
+
+
+def test_dataset_narrowed_to_row_groups_keeps_them(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(table(), path, row_group_size=1000)
+    whole = ds.dataset(path)
+    (fragment,) = whole.get_fragments()
+    narrowed = ds.FileSystemDataset(
+        [fragment.subset(row_group_ids=[2, 5])], whole.schema, whole.format, whole.filesystem
+    )
+    for size in (path.stat().st_size, path.stat().st_size // 4):
+        provider = hr.DatasetTable(narrowed, partition_bytes=size)
+        assert sorted(row["id"] for row in rows(scan(provider, "id"))) == [*range(2000, 3000), *range(5000, 6000)]
+
+
+def test_dataset_options_of_the_user_reach_the_executors(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1;none\n2;b\n")
+    format = ds.CsvFileFormat(
+        parse_options=pyarrow.csv.ParseOptions(delimiter=";"),
+        read_options=pyarrow.csv.ReadOptions(column_names=["a", "b"]),
+        convert_options=pyarrow.csv.ConvertOptions(null_values=["none"], strings_can_be_null=True),
+    )
+    provider = hr.DatasetTable(ds.dataset(tmp_path, format=format))
+    assert rows(scan(provider, "b", "a")) == [{"b": None, "a": 1}, {"b": "b", "a": 2}]
+
+
+def test_dataset_union_reads_both_children(tmp_path: Path) -> None:
+    pq.write_table(table(10), tmp_path / "a.parquet")
+    pyarrow.feather.write_feather(table(10, 10), tmp_path / "b.feather")
+    union = ds.dataset([ds.dataset(tmp_path / "a.parquet"), ds.dataset(tmp_path / "b.feather", format="feather")])
+    provider = hr.DatasetTable(union)
+    assert sorted(row["id"] for row in rows(scan(provider, "id"))) == list(range(20))
+    assert provider.statistics().num_rows is None
+
+
+def test_dataset_of_another_filesystem_is_read_through_it(tmp_path: Path) -> None:
+    pq.write_table(table(10), tmp_path / "a.parquet")
+    inside = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    assert len(rows(scan(hr.DatasetTable("a.parquet", filesystem=inside), "id"))) == 10
+
+
+def test_dataset_statistics_come_from_footers(tmp_path: Path) -> None:
+    for i in range(20):
+        pq.write_table(table(100), tmp_path / f"{i}.parquet")
+    provider = hr.DatasetTable(tmp_path)
+    assert provider.statistics().num_rows == 2000
+    one, all_columns = scan(provider, "id").statistics(), scan(provider, *provider.schema().names).statistics()
+    assert one is not None
+    assert all_columns is not None
+    assert one.num_rows == 2000
+    assert 16_000 <= one.size_in_bytes < all_columns.size_in_bytes  # type: ignore[operator]
+
+
+def test_dataset_plan_of_a_thousand_files_stays_small(tmp_path: Path) -> None:
+    pq.write_table(table(1), tmp_path / "a.parquet")
+    paths = [str(tmp_path / f"year={i % 20}" / f"{i:04}.parquet") for i in range(1000)]
+    format, local = ds.ParquetFileFormat(), pyarrow.fs.LocalFileSystem()
+    fragments = [
+        format.make_fragment(path, local, ds.field("year") == i % 20, file_size=100) for i, path in enumerate(paths)
+    ]
+    schema = pa.schema([*table(1).schema, ("year", pa.int64())])
+    provider = hr.DatasetTable(ds.FileSystemDataset(fragments, schema, format, local))
+    request = hr.ScanRequest(pa.schema([schema.field("id")]), ("id",))
+    assert len(cloudpickle.dumps(provider.scan(request))) < 200_000
+
+
+def test_dataset_limit_asks_for_few_rows(tmp_path: Path) -> None:
+    pq.write_table(table(), tmp_path / "a.parquet")
+    provider = hr.DatasetTable(tmp_path)
+    assert [batch.num_rows for batch in batches(scan(provider, "id", limit=5))] == [5]
+
+
+def test_dataset_string_views_are_read_and_not_filtered(tmp_path: Path) -> None:
+    data = table(5).set_column(2, "name", table(5).column("name").cast(pa.string_view()))
+    with pa.ipc.new_file(tmp_path / "a.arrow", data.schema) as writer:
+        writer.write_table(data)
+    provider = hr.DatasetTable(tmp_path / "a.arrow")
+    assert list(provider.supports_filters_pushdown([column("id", "=", 1)])) == [hr.FilterPushdown.UNSUPPORTED]
+    assert len(rows(scan(provider, "name"))) == 5
+
+
+def test_dataset_file_that_vanished_is_named(tmp_path: Path) -> None:
+    pq.write_table(table(10), tmp_path / "a.parquet")
+    provider = hr.DatasetTable(tmp_path)
+    (tmp_path / "a.parquet").unlink()
+    plan = scan(provider, "id", filters=(column("id", "=", 1),))  # planning opens nothing
+    with pytest.raises(FileNotFoundError, match=r"a\.parquet: it was there when the DatasetTable was made"):
+        rows(plan)
+
+
+def test_dataset_that_is_none_of_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="for data in memory there is MemTable"):
+        hr.DatasetTable(ds.dataset(table(1)))
+    with pytest.raises(FileNotFoundError):
+        hr.DatasetTable(tmp_path / "none")
+    with pytest.raises(FileNotFoundError, match="there is no file with columns"):
+        hr.DatasetTable(tmp_path)
+
+
+def test_dataset_queries_give_what_sparks_own_reader_gives(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    root = years(tmp_path / "data")
+    nested = pa.table({"id": range(5), "s": [{"a": i, "b": str(i)} for i in range(5)]})
+    pq.write_table(nested, tmp_path / "nested.parquet")
+    ctx.register_table("ours", hr.DatasetTable(root))
+    ctx.register_table("nested", hr.DatasetTable(tmp_path / "nested.parquet"))
+    ctx.spark.read.parquet(str(root)).createOrReplaceTempView("theirs")
+    try:
+        for query in (
+            "SELECT year, count(*) AS n, sum(x) AS x FROM {} WHERE id > 15 GROUP BY year ORDER BY year",
+            "SELECT name, id FROM {} WHERE name LIKE 'n1%' AND year IS NOT NULL ORDER BY id",
+        ):
+            assert ctx.sql(query.format("ours")).collect() == ctx.sql(query.format("theirs")).collect()
+    finally:
+        ctx.spark.catalog.dropTempView("theirs")
+    assert ctx.collect("SELECT s.b FROM nested WHERE s.a = 3").to_pylist() == [{"b": "3"}]

@@ -1,0 +1,475 @@
+"""ListingTable: which files are read, what of the paths becomes columns, and how errors name the file."""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import headrace as hr
+from headrace.tables.packing import grouped, packed
+from recording import executed_nodes
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
+
+
+class ArrowFormat(hr.FileFormat):
+    """Arrow IPC files; one record batch is a part. Leaves a marker beside ``opened`` for each file that is read."""
+
+    def __init__(self, opened: Path | None = None, exact: bool = False, known: bool = True) -> None:
+        self.opened, self.exact, self.known = opened, exact, known
+
+    def schema(self, file: hr.DataFile) -> pa.Schema:
+        with file.open() as opened, pa.ipc.open_file(opened) as reader:
+            return reader.schema
+
+    def statistics(self, file: hr.DataFile) -> hr.ContainerStats | None:
+        if not self.known:
+            return None
+        table = pa.Table.from_batches(list(self._batches(file)))
+        ids = table.column("id")
+        bounds = pc.min_max(ids).as_py()
+        column = hr.ColumnStats(bounds["min"], bounds["max"], ids.null_count)
+        return hr.ContainerStats({"id": column}, table.num_rows)
+
+    def split(self, file: hr.DataFile) -> Sequence[hr.DataFile]:
+        with file.open() as opened, pa.ipc.open_file(opened) as reader:
+            count = reader.num_record_batches
+        return [file.with_part(i, file.size_in_bytes // count) for i in range(count)]
+
+    def supports_filters_pushdown(self, filters: Sequence[hr.Expr]) -> Sequence[hr.FilterPushdown]:
+        return [hr.FilterPushdown.EXACT if self.exact else hr.FilterPushdown.UNSUPPORTED] * len(filters)
+
+    def read(self, file: hr.DataFile, request: hr.ScanRequest) -> Iterator[pa.RecordBatch]:
+        if self.opened is not None:
+            (self.opened / Path(file.path).name).touch()
+        for batch in self._batches(file):
+            for expr in request.filters if self.exact else ():
+                batch = batch.filter(expr.evaluate(batch))
+            yield batch
+
+    def _batches(self, file: hr.DataFile) -> Iterator[pa.RecordBatch]:
+        with file.open() as opened, pa.ipc.open_file(opened) as reader:
+            for i in range(reader.num_record_batches):
+                if file.part in (None, i):
+                    yield reader.get_batch(i)
+
+
+def write(path: Path, ids: Sequence[int | None], *, chunk: int = 1000) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table({"id": ids, "name": [f"n{i}" for i in ids]}, SCHEMA)
+    with pa.ipc.new_file(path, SCHEMA) as writer:
+        writer.write_table(table, max_chunksize=chunk)
+    return path
+
+
+def request(
+    provider: hr.TableProvider, *names: str, filters: tuple[hr.Expr, ...] = (), limit: int | None = None
+) -> hr.ScanRequest:
+    schema = provider.schema()
+    return hr.ScanRequest(pa.schema([schema.field(name) for name in names]), names, filters, limit)
+
+
+def scan(provider: hr.TableProvider, *names: str, **options: Any) -> hr.ExecutionPlan:
+    return pickle.loads(cloudpickle.dumps(provider.scan(request(provider, *names, **options))))
+
+
+def rows(plan: hr.ExecutionPlan) -> list[dict[str, Any]]:
+    return [row for i in range(plan.partitioning.n) for batch in plan.execute(i) for row in batch.to_pylist()]
+
+
+def count(plan: hr.ExecutionPlan) -> int:
+    return sum(batch.num_rows for i in range(plan.partitioning.n) for batch in plan.execute(i))
+
+
+def column(name: str, op: str, value: Any, type_: pa.DataType | None = None) -> hr.Expr:
+    return hr.Comparison(op, hr.Column(name), hr.Literal(value, type_ or pa.scalar(value).type))  # type: ignore[arg-type]
+
+
+def opened_files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Path:
+    (tmp_path / "opened").mkdir()
+    return tmp_path / "opened"
+
+
+# Paths
+
+
+def test_paths_of_every_kind_list_the_same_files(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    files = [write(data / "sub" / f"{i}.arrow", [i]) for i in range(3)]
+    (data / "_SUCCESS").touch()
+    (data / ".hidden").mkdir()
+    write(data / ".hidden" / "x.arrow", [9])
+    for paths in (
+        data,
+        str(data),
+        f"{data}/**/*.arrow",
+        f"{data}/s*",
+        files,
+        map(str, files),
+        [data, files[0]],
+        f"file://{data}",
+        f"local://{data}",
+        f"local://{data}/sub/*.arrow",
+    ):
+        assert sorted(row["id"] for row in rows(scan(hr.ListingTable(paths, ArrowFormat()), "id"))) == [0, 1, 2], paths
+
+
+def test_paths_file_with_glob_characters_in_its_name_is_that_file(tmp_path: Path) -> None:
+    write(tmp_path / "1.arrow", [1])
+    odd = write(tmp_path / "[1].arrow", [2])
+    assert rows(scan(hr.ListingTable(odd, ArrowFormat()), "id")) == [{"id": 2}]
+
+
+def test_paths_relative_one_works_from_another_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "a.arrow", [1])
+    monkeypatch.chdir(tmp_path)
+    plan = scan(hr.ListingTable("a.arrow", ArrowFormat()), "id")
+    monkeypatch.chdir("/")
+    assert rows(plan) == [{"id": 1}]
+
+
+def test_paths_in_fsspec_memory_filesystem_are_read_through_it() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, SCHEMA) as writer:
+        writer.write_table(pa.table({"id": [5], "name": ["five"]}, SCHEMA))
+    memory = fsspec.filesystem("memory")
+    for year in (2023, 2024):
+        memory.pipe(f"/listing/year={year}/a.arrow", sink.getvalue().to_pybytes())
+    for url in ("memory://listing", "memory://listing/*/a.arrow"):
+        provider = hr.ListingTable(url, ArrowFormat())
+        assert rows(scan(provider, "year", "id")) == [{"year": 2023, "id": 5}, {"year": 2024, "id": 5}]
+    with pytest.raises(FileNotFoundError, match="memory://listing/none"):
+        hr.ListingTable("memory://listing/none", ArrowFormat())
+
+
+@pytest.mark.parametrize("paths", ["none", "none*", ".", []])
+def test_paths_without_files_are_an_error_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paths: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError, match="a table needs at least one file"):
+        hr.ListingTable(paths, ArrowFormat())
+
+
+# Partition columns
+
+
+def test_partition_columns_are_typed_decoded_and_null(tmp_path: Path) -> None:
+    for year, day, place in (("2024", "2024-01-31", "a%2Fb"), ("01", "2024-02-01", "__HIVE_DEFAULT_PARTITION__")):
+        write(tmp_path / f"year={year}" / f"day={day}" / f"place={place}" / "x.arrow", [1])
+    provider = hr.ListingTable(tmp_path, ArrowFormat())
+    assert provider.schema() == pa.schema([*SCHEMA, ("year", pa.int32()), ("day", pa.date32()), ("place", pa.string())])
+    assert sorted(rows(scan(provider, "place", "id", "year", "day")), key=lambda row: row["year"]) == [
+        {"place": None, "id": 1, "year": 1, "day": datetime.date(2024, 2, 1)},
+        {"place": "a/b", "id": 1, "year": 2024, "day": datetime.date(2024, 1, 31)},
+    ]
+
+
+def test_partition_columns_given_types_are_used(tmp_path: Path) -> None:
+    write(tmp_path / "year=2024" / "zip=01234" / "x.arrow", [1])
+    provider = hr.ListingTable(tmp_path, ArrowFormat(), partition_columns={"zip": pa.string()})
+    assert rows(scan(provider, "zip")) == [{"zip": "01234"}]
+    assert "year" not in provider.schema().names
+    assert hr.ListingTable(tmp_path, ArrowFormat(), partition_columns=()).schema() == SCHEMA
+    with pytest.raises(ValueError, match=r"x\.arrow has no directory month="):
+        hr.ListingTable(tmp_path, ArrowFormat(), partition_columns=["month"])
+
+
+def test_partition_columns_value_of_another_type_names_the_file(tmp_path: Path) -> None:
+    write(tmp_path / "year=2024" / "x.arrow", [1])
+    write(tmp_path / "year=old" / "y.arrow", [1])
+    with pytest.raises(ValueError, match=r"year=old/y\.arrow: the partition column 'year' is a int32"):
+        hr.ListingTable(tmp_path, ArrowFormat(), partition_columns={"year": pa.int32()})
+    assert hr.ListingTable(tmp_path, ArrowFormat()).schema().field("year").type == pa.string()
+
+
+def test_partition_columns_that_differ_are_an_error_naming_both_files(tmp_path: Path) -> None:
+    write(tmp_path / "a" / "year=2024" / "x.arrow", [1])
+    write(tmp_path / "b" / "y.arrow", [1])
+    with pytest.raises(ValueError, match=r"y\.arrow has the partition columns \(\), but .*x\.arrow has \(year\)"):
+        hr.ListingTable(tmp_path, ArrowFormat())
+
+
+def test_partition_column_in_the_files_too_is_taken_from_the_path(tmp_path: Path) -> None:
+    write(tmp_path / "name=path" / "x.arrow", [1])
+    provider = hr.ListingTable(tmp_path, ArrowFormat())
+    assert provider.schema().names == ["id", "name"]
+    assert rows(scan(provider, "name", "id")) == [{"name": "path", "id": 1}]
+
+
+# Filters
+
+
+def test_filter_on_partition_columns_is_exact_and_skips_files(tmp_path: Path, opened: Path) -> None:
+    for year in (2022, 2023, 2024):
+        write(tmp_path / "data" / f"year={year}" / f"{year}.arrow", [year])
+    write(tmp_path / "data" / "year=__HIVE_DEFAULT_PARTITION__" / "null.arrow", [0])
+    provider = hr.ListingTable(tmp_path / "data", ArrowFormat(opened, known=False))
+    recent = column("year", ">=", 2023, pa.int32())
+    missing = hr.IsNull(hr.Column("year"))
+    unknown = hr.Call("UDF", (hr.Column("year"),))
+    mixed = hr.Or(recent, column("id", "=", 5))
+    assert list(provider.supports_filters_pushdown([recent, missing, column("id", "=", 1)])) == [
+        hr.FilterPushdown.EXACT,
+        hr.FilterPushdown.EXACT,
+        hr.FilterPushdown.UNSUPPORTED,
+    ]
+    assert list(provider.supports_filters_pushdown([unknown, mixed])) == [hr.FilterPushdown.INEXACT] * 2
+    assert {row["id"] for row in rows(scan(provider, "id", filters=(recent,)))} == {2023, 2024}
+    assert opened_files(opened) == ["2023.arrow", "2024.arrow"]
+    assert rows(scan(provider, "id", filters=(missing,))) == [{"id": 0}]
+    assert scan(provider, "id", filters=(recent, missing)).partitioning == hr.UnknownPartitioning(0)
+    assert len(rows(scan(provider, "id", filters=(mixed, unknown)))) == 4
+
+
+def test_filter_of_both_kinds_skips_by_statistics_and_path(tmp_path: Path) -> None:
+    for year in (2022, 2023, None):
+        for part in range(3):
+            directory = f"year={year or '__HIVE_DEFAULT_PARTITION__'}"
+            write(tmp_path / directory / f"{part}.arrow", range(part * 10, part * 10 + 10))
+    provider = hr.ListingTable(tmp_path, ArrowFormat())
+    either = hr.Or(column("year", "=", 2022, pa.int32()), column("id", "=", 15))
+    plan = scan(provider, "id", "year", filters=(either,))
+    assert plan.describe() == "ArrowFormat, 5 of 9 files"
+    matching = [row for row in rows(plan) if row["year"] == 2022 or row["id"] == 15]
+    assert len(matching) == 32
+
+
+def test_filter_the_format_answers_exact_is_left_to_it(tmp_path: Path) -> None:
+    write(tmp_path / "a.arrow", range(10))
+    provider = hr.ListingTable(tmp_path, ArrowFormat(exact=True))
+    even = hr.InList(hr.Column("id"), (hr.Literal(3, pa.int64()), hr.Literal(4, pa.int64())))
+    assert list(provider.supports_filters_pushdown([even])) == [hr.FilterPushdown.EXACT]
+    assert rows(scan(provider, "id", filters=(even,), limit=1)) == [{"id": 3}, {"id": 4}]  # one batch, Headrace cuts
+
+
+# Partitions
+
+
+def test_files_are_balanced_by_size() -> None:
+    sizes = [100 << 20] + [10 << 20] * 20
+    groups = packed(sizes, 64 << 20)
+    weights = [sum(sizes[i] for i in group) for group in groups]
+    assert sorted(i for group in groups for i in group) == list(range(21))
+    assert len(groups) == 6
+    assert max(weights) == 100 << 20
+    assert min(weights) >= 30 << 20
+    assert packed([]) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "size", "sensible"),
+    [
+        (1, 1, False),
+        (12, 1 << 20, True),
+        (200, 10, True),
+        (201, 10, False),
+        (1000, 64 << 20, True),
+        (12, 300 << 20, False),
+    ],
+)
+def test_keys_become_partitions_where_they_make_good_tasks(keys: int, size: int, sensible: bool) -> None:
+    found = grouped([(key,) for key in range(keys)], [size] * keys, force=False)
+    assert (found is not None) is sensible
+    assert grouped([(key,) for key in range(keys)], [size] * keys, force=True) is not None
+
+
+def test_partition_by_key_holds_what_it_says(tmp_path: Path) -> None:
+    for year in (2022, 2023, None):
+        for month in (1, 2):
+            directory = f"year={year or '__HIVE_DEFAULT_PARTITION__'}/month={month}"
+            write(tmp_path / directory / "a.arrow", [month])
+    provider = hr.ListingTable(tmp_path, ArrowFormat())
+    assert scan(provider, "id").partitioning == hr.UnknownPartitioning(scan(provider, "id").partitioning.n)
+    plan = scan(provider, "year", "id")
+    assert plan.partitioning == hr.KeyPartitioning("year", [2022, 2023, None])
+    for i, key in enumerate(plan.partitioning.keys):
+        assert [(row["year"],) for batch in plan.execute(i) for row in batch.to_pylist()] == [key] * 2
+    assert scan(provider, "month", "year").partitioning.n == 6
+    assert isinstance(scan(provider, "year", "id", limit=3).partitioning, hr.UnknownPartitioning)
+    never = hr.ListingTable(tmp_path, ArrowFormat(), partition_by_key=False)
+    assert isinstance(scan(never, "year", "id").partitioning, hr.UnknownPartitioning)
+
+
+def test_large_file_is_split_and_parts_are_skipped_by_statistics(tmp_path: Path) -> None:
+    write(tmp_path / "big.arrow", range(10_000), chunk=1000)
+    write(tmp_path / "small.arrow", [-1])
+    provider = hr.ListingTable(tmp_path, ArrowFormat(), partition_bytes=20_000)
+    plan = scan(provider, "id")
+    assert plan.partitioning.n == 11
+    assert sorted(row["id"] for row in rows(plan)) == [-1, *range(10_000)]
+    point = scan(provider, "id", filters=(column("id", "=", 4711),))
+    assert [row["id"] for row in rows(point)] == list(range(4000, 5000))
+    assert point.describe() == "ArrowFormat, 1 of 2 files"
+
+
+def test_limit_reads_no_more_files_than_it_needs(tmp_path: Path, opened: Path) -> None:
+    for i in range(10):
+        write(tmp_path / "data" / f"{i}.arrow", range(100))
+    for known in (True, False):
+        provider = hr.ListingTable(tmp_path / "data", ArrowFormat(opened, known=known))
+        plan = scan(provider, "id", limit=150)
+        assert count(plan) >= 150
+        assert len(opened_files(opened)) == 2 or not known
+    (batch,) = list(scan(provider, "id", limit=7).execute(0))
+    assert batch.num_rows == 100
+
+
+def test_count_is_answered_from_known_rows_without_opening(tmp_path: Path, opened: Path) -> None:
+    for year in (2023, 2024):
+        write(tmp_path / "data" / f"year={year}" / "a.arrow", range(100_000 + year))
+    provider = hr.ListingTable(tmp_path / "data", ArrowFormat(opened))
+    assert count(scan(provider)) == 204_047
+    assert count(scan(provider, "year")) == 204_047
+    assert opened_files(opened) == []
+    assert count(scan(hr.ListingTable(tmp_path / "data", ArrowFormat(opened, known=False)))) == 204_047
+    assert opened_files(opened) == ["a.arrow"]
+
+
+def test_statistics_are_those_of_the_files_that_are_left(tmp_path: Path) -> None:
+    for i in range(4):
+        write(tmp_path / f"{i}.arrow", range(i * 10, i * 10 + 10))
+    provider = hr.ListingTable(tmp_path, ArrowFormat())
+    assert provider.statistics() == hr.Statistics(40, sum(f.stat().st_size for f in tmp_path.iterdir()))
+    assert scan(provider, "id", filters=(column("id", "<", 20),)).statistics() == hr.Statistics(20, None)
+    assert hr.ListingTable(tmp_path, ArrowFormat(known=False)).statistics().num_rows is None
+    assert hr.ListingTable(tmp_path, ArrowFormat(), statistics=False).statistics().num_rows is None
+
+
+def test_planning_opens_no_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "year=2024" / "a.arrow", [1])
+    provider = hr.ListingTable(tmp_path, ArrowFormat())
+    path.unlink()
+    filters = (column("id", "=", 1), column("year", "=", 2024, pa.int32()))
+    provider.supports_filters_pushdown(filters)
+    assert scan(provider, "id", filters=filters).partitioning.n == 1
+
+
+# Errors
+
+
+def test_file_that_vanished_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.arrow", [1])
+    gone = write(tmp_path / "b.arrow", [2])
+    provider = hr.ListingTable(tmp_path, ArrowFormat())
+    gone.unlink()
+    with pytest.raises(FileNotFoundError) as caught:
+        rows(scan(provider, "id"))
+    (note,) = caught.value.__notes__
+    assert str(gone) in note
+    assert "make the table anew" in note
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_file_that_does_not_parse_is_named_and_keeps_its_error(tmp_path: Path, known: bool) -> None:
+    write(tmp_path / "a.arrow", [1])
+    (tmp_path / "b.arrow").write_bytes(b"no arrow here, and none there")
+    with pytest.raises(pa.ArrowInvalid) as caught:
+        rows(scan(hr.ListingTable(tmp_path, ArrowFormat(known=known)), "id"))
+    (note,) = caught.value.__notes__
+    assert f"of the file {tmp_path}/b.arrow" in note
+
+
+def test_file_with_another_schema_is_named_with_both_schemas(tmp_path: Path) -> None:
+    write(tmp_path / "a.arrow", [1])
+    for other in ({"id": pa.array([1], pa.int32()), "name": ["x"]}, {"ident": [1], "name": ["x"]}):
+        table = pa.table(other)
+        with pa.ipc.new_file(tmp_path / "b.arrow", table.schema) as writer:
+            writer.write_table(table)
+        provider = hr.ListingTable(tmp_path, ArrowFormat(known=False))
+        with pytest.raises(hr.SchemaMismatchError, match=r"(?s)b\.arrow .*'id'.*expected:.*id: int64.*found:.*name"):
+            rows(scan(provider, "name", "id"))
+        assert len(rows(scan(provider, "name"))) == 2
+
+
+def test_read_is_closed_when_spark_stops_early(tmp_path: Path) -> None:
+    class Closing(ArrowFormat):
+        def read(self, file: hr.DataFile, request: hr.ScanRequest) -> Iterator[pa.RecordBatch]:
+            try:
+                yield from super().read(file, request)
+            finally:
+                (tmp_path / "closed").touch()
+
+    write(tmp_path / "a.arrow", range(5000))
+    batches = iter(hr.ListingTable(tmp_path / "a.arrow", Closing()).scan(request_of_ids()).execute(0))
+    next(batches)
+    batches.close()  # type: ignore[attr-defined]
+    assert (tmp_path / "closed").exists()
+
+
+def request_of_ids() -> hr.ScanRequest:
+    return hr.ScanRequest(pa.schema([SCHEMA.field("id")]), ("id",))
+
+
+def test_format_that_breaks_its_contract_is_told(tmp_path: Path) -> None:
+    write(tmp_path / "a.arrow", [1])
+
+    class Broken(ArrowFormat):
+        def schema(self, file: hr.DataFile) -> pa.Schema:
+            return ["id"]
+
+    class Wrong(ArrowFormat):
+        def read(self, file: hr.DataFile, request: hr.ScanRequest) -> Any:
+            return [pa.table({"id": [1]})]
+
+    with pytest.raises(TypeError, match="write ArrowFormat"):
+        hr.ListingTable(tmp_path, ArrowFormat)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"Broken.schema returned list"):
+        hr.ListingTable(tmp_path, Broken())
+    with pytest.raises(hr.SchemaMismatchError, match=r"Wrong.read yielded Table for the file .*a\.arrow"):
+        rows(hr.ListingTable(tmp_path, Wrong()).scan(request_of_ids()))
+
+
+# With Spark
+
+
+def test_point_filter_on_a_thousand_files_opens_one(ctx: hr.SessionContext, tmp_path: Path, opened: Path) -> None:
+    for i in range(1000):
+        write(tmp_path / "data" / f"{i:04}.arrow", range(i * 10, i * 10 + 10))
+    ctx.register_table("many", hr.ListingTable(tmp_path / "data", ArrowFormat(opened)))
+    assert ctx.collect("SELECT id, name FROM many WHERE id = 4711").to_pylist() == [{"id": 4711, "name": "n4711"}]
+    assert opened_files(opened) == ["0471.arrow"]
+    assert "1 of 1,000 files" in ctx.explain("SELECT id FROM many WHERE id = 4711")
+
+
+def test_partition_columns_group_without_a_shuffle(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    for year in (2022, 2023, None):
+        for part in range(2):
+            directory = f"year={year or '__HIVE_DEFAULT_PARTITION__'}"
+            write(tmp_path / directory / f"{part}.arrow", range(10))
+    ctx.register_table("years", hr.ListingTable(tmp_path, ArrowFormat()))
+    frame = ctx.sql("SELECT year, sum(id) AS total FROM years GROUP BY year")
+    assert {row.year: row.total for row in frame.collect()} == {2022: 90, 2023: 90, None: 90}
+    assert not any("ShuffleExchange" in node for node in executed_nodes(frame))
+
+
+def test_file_that_vanished_is_named_by_the_query(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.arrow", [1])
+    ctx.register_table("gone", hr.ListingTable(tmp_path, ArrowFormat()))
+    path.unlink()
+    with pytest.raises(hr.ProviderError) as caught:
+        ctx.collect("SELECT id FROM gone")
+    assert caught.value.exception_type == "FileNotFoundError"
+    assert f"the file {path} was there when the ListingTable was made" in str(caught.value)
+
+
+def test_docs_tables_code_runs_in_order(ctx: hr.SessionContext) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "tables.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    namespace: dict[str, object] = {"ctx": ctx, "__name__": "__main__"}
+    for block in blocks:
+        exec(compile(block, "docs/tables.md", "exec"), namespace)
+    assert len(blocks) == 2

@@ -19,7 +19,7 @@ import headrace as hr
 
 SCHEMA = pa.schema([("product", pa.int64()), ("amount", pa.int64())])
 PRODUCTS = pa.table({"product": [0, 1, 2], "name": ["lamp", "desk", "chair"]})
-QUERY = "SELECT name, amount FROM sales JOIN products USING (product) WHERE amount > 10"
+QUERY = "SELECT name, amount FROM sales JOIN products USING (product) WHERE amount > 4"
 BATCHES = 12
 
 

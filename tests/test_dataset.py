@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
+from headrace.testing import check_provider
 
 ROWS = 10_000
 
@@ -212,6 +214,21 @@ def test_dataset_that_is_none_of_files_is_refused(tmp_path: Path) -> None:
         hr.DatasetTable(tmp_path / "none")
     with pytest.raises(FileNotFoundError, match="there is no file with columns"):
         hr.DatasetTable(tmp_path)
+
+
+def test_dataset_keeps_every_promise(tmp_path: Path) -> None:
+    awkward = pa.table(
+        {
+            "i": [None, -1, 0, 5, 2**62, 0],
+            "f": [math.nan, -0.0, 0.0, None, math.inf, 1.5],
+            "s": ["", None, "a", "é", "ab%", "a"],
+        }
+    )
+    for year in ("2022", "__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / f"year={year}").mkdir()
+        pq.write_table(awkward, tmp_path / f"year={year}" / "a.parquet", row_group_size=2)
+    report = check_provider(hr.DatasetTable(tmp_path), samples=2, planning_budget_s=10)
+    assert report.ok, report
 
 
 def test_dataset_queries_give_what_sparks_own_reader_gives(ctx: hr.SessionContext, tmp_path: Path) -> None:

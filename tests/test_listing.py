@@ -16,6 +16,7 @@ import pytest
 
 import headrace as hr
 from headrace.tables.packing import grouped, packed
+from headrace.testing import check_provider
 from recording import executed_nodes
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -113,11 +114,13 @@ def test_paths_of_every_kind_list_the_same_files(tmp_path: Path) -> None:
     (data / "_SUCCESS").touch()
     (data / ".hidden").mkdir()
     write(data / ".hidden" / "x.arrow", [9])
+    write(data / "sub" / "_temporary" / "y.arrow", [9])
     for paths in (
         data,
         str(data),
         f"{data}/**/*.arrow",
         f"{data}/s*",
+        f"{data}/*",
         files,
         map(str, files),
         [data, files[0]],
@@ -126,6 +129,18 @@ def test_paths_of_every_kind_list_the_same_files(tmp_path: Path) -> None:
         f"local://{data}/sub/*.arrow",
     ):
         assert sorted(row["id"] for row in rows(scan(hr.ListingTable(paths, ArrowFormat()), "id"))) == [0, 1, 2], paths
+
+
+def test_paths_link_to_a_directory_above_lists_nothing_twice(tmp_path: Path) -> None:
+    write(tmp_path / "sub" / "a.arrow", [1])
+    (tmp_path / "sub" / "again").symlink_to(tmp_path, target_is_directory=True)
+    for paths in (tmp_path, f"{tmp_path}/**/*.arrow", f"{tmp_path}/*"):
+        assert rows(scan(hr.ListingTable(paths, ArrowFormat()), "id")) == [{"id": 1}]
+
+
+def test_paths_glob_that_asks_for_hidden_names_gets_them(tmp_path: Path) -> None:
+    write(tmp_path / "_a.arrow", [1])
+    assert rows(scan(hr.ListingTable(f"{tmp_path}/_*.arrow", ArrowFormat()), "id")) == [{"id": 1}]
 
 
 def test_paths_file_with_glob_characters_in_its_name_is_that_file(tmp_path: Path) -> None:
@@ -431,6 +446,20 @@ def test_format_that_breaks_its_contract_is_told(tmp_path: Path) -> None:
         hr.ListingTable(tmp_path, Broken())
     with pytest.raises(hr.SchemaMismatchError, match=r"Wrong.read yielded Table for the file .*a\.arrow"):
         rows(hr.ListingTable(tmp_path, Wrong()).scan(request_of_ids()))
+
+
+# Every promise
+
+
+@pytest.mark.parametrize("options", [{}, {"exact": True}, {"known": False}])
+def test_listing_keeps_every_promise(tmp_path: Path, options: dict[str, bool]) -> None:
+    for year in ("2022", "__HIVE_DEFAULT_PARTITION__"):
+        for part in range(2):
+            write(tmp_path / f"year={year}" / f"{part}.arrow", [*range(part * 10, part * 10 + 9), None], chunk=4)
+    for partition_bytes in (300, 64 << 20):
+        provider = hr.ListingTable(tmp_path, ArrowFormat(**options), partition_bytes=partition_bytes)
+        report = check_provider(provider, samples=2, planning_budget_s=10)
+        assert report.ok, report
 
 
 # With Spark

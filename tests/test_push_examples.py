@@ -100,4 +100,4 @@ def test_live_polars_totals_grow_while_the_producer_writes(ctx: hr.SessionContex
     amounts = {
         name: [minute + product for minute in range(12)] for product, name in enumerate(("lamp", "desk", "chair"))
     }
-    assert updates[-1]["totals"] == {name: sum(n for n in ns if n > 10) for name, ns in amounts.items()}
+    assert updates[-1]["totals"] == {name: sum(n for n in ns if n > 4) for name, ns in amounts.items()}

@@ -102,7 +102,7 @@ QUERIES = {
         "SELECT count(*) FROM t JOIN middle ON a > id", [4950], settings=NO_BROADCAST
     ),
     "non-equi outer join": Query("SELECT count(*) FROM t LEFT JOIN middle ON a > id AND id < 3", [297 - 3 + 1]),
-    "union": Query("SELECT a FROM t WHERE a < 2 UNION ALL SELECT id FROM small", [0, 1, *range(10)]),
+    "union": Query("SELECT a FROM t WHERE a < 2 UNION ALL SELECT id FROM small", [0, 0, 1, 1, *range(2, 10)]),
     "except": Query("SELECT a FROM t EXCEPT SELECT id FROM small", list(range(10, 100))),
     "intersect": Query("SELECT a FROM t INTERSECT SELECT id FROM small", list(range(10))),
     "in a subquery of": Query("SELECT a FROM t WHERE a IN (SELECT id FROM small)", list(range(10))),
@@ -112,7 +112,6 @@ QUERIES = {
     "scalar subquery pushed to both sides": Query(
         "SELECT count(*) FROM middle m JOIN large l ON m.id = l.id WHERE m.id > (SELECT max(a) FROM t)", [200]
     ),
-    "two merged scalar subqueries": Query("SELECT (SELECT min(a) FROM t), (SELECT max(a) FROM t)", [(0, 99)]),
     "lateral": Query("SELECT count(*) FROM t LATERAL VIEW explode(array(a, a)) AS e", [200]),
     "tablesample": Query("SELECT count(*) FROM t TABLESAMPLE (100 PERCENT)", [COUNT]),
     "rollup": Query("SELECT count(*) FROM (SELECT s, count(*) FROM t GROUP BY ROLLUP (s))", [11]),
@@ -122,26 +121,32 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize(("partitions", "adaptive"), [(1, True), (3, False)], ids=["1-adaptive", "3-fixed"])
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+WAYS = [(1, True), (3, False), (1, False), (3, True)]
+SCANNED_TWICE_BY_SPARK = (  # if nothing were done about it
+    "order by",
+    "order by over a union",
+    "order by over a merge join",
+    "replicated join",
+    "cross join without broadcast",
+)
+EACH_IN_ONE_WAY = [(name, *WAYS[i % 4]) for i, name in enumerate(QUERIES)]
+IN_EVERY_WAY = [(name, *way) for name in SCANNED_TWICE_BY_SPARK for way in WAYS]
+
+
+@pytest.mark.parametrize(
+    ("name", "partitions", "adaptive"),
+    sorted({*EACH_IN_ONE_WAY, *IN_EVERY_WAY}),
+    ids=lambda value: {True: "adaptive", False: "fixed"}[value] if isinstance(value, bool) else str(value),
+)
 def test_query_over_a_streaming_table_is_right_with_one_scan(
-    ctx: hr.SessionContext, query: Query, partitions: int, adaptive: bool
+    ctx: hr.SessionContext, name: str, partitions: int, adaptive: bool
 ) -> None:
+    query = QUERIES[name]
     sink = filled(ctx, "t", COUNT, partitions=partitions)
     with settings(ctx.spark, adaptive__enabled=adaptive, **(query.settings or {})):
         result = values(ctx.collect(query.sql))
     assert (result if query.ordered else sorted(result)) == query.expected
     assert sink.stats.rows_delivered == COUNT
-
-
-@pytest.mark.parametrize(("partitions", "adaptive"), [(1, False), (3, True)], ids=["1-fixed", "3-adaptive"])
-@pytest.mark.parametrize(
-    "name", ["order by", "order by over a union", "cross join without broadcast", "order by over a merge join"]
-)
-def test_query_that_spark_would_scan_twice_is_right_with_one_scan(
-    ctx: hr.SessionContext, name: str, partitions: int, adaptive: bool
-) -> None:
-    test_query_over_a_streaming_table_is_right_with_one_scan(ctx, QUERIES[name], partitions, adaptive)
 
 
 def test_join_of_two_streaming_tables_scans_each_once(ctx: hr.SessionContext) -> None:
@@ -249,12 +254,11 @@ def test_written_parquet_has_every_row_in_order(ctx: hr.SessionContext, tmp_path
 
 def test_create_table_as_select_reads_the_table_once(ctx: hr.SessionContext, tmp_path: Path) -> None:
     sink = filled(ctx, "t", COUNT)
-    with settings(ctx.spark, warehouse__dir=str(tmp_path)):
-        ctx.sql(f"CREATE TABLE made USING parquet LOCATION '{tmp_path}/made' AS SELECT * FROM t ORDER BY a")
-        try:
-            assert ctx.spark.table("made").count() == COUNT
-        finally:
-            ctx.sql("DROP TABLE made")
+    ctx.sql(f"CREATE TABLE made USING parquet LOCATION '{tmp_path}/made' AS SELECT * FROM t ORDER BY a")
+    try:
+        assert ctx.spark.table("made").count() == COUNT
+    finally:
+        ctx.sql("DROP TABLE made")
     assert sink.stats.state == "finished"
 
 
@@ -274,6 +278,7 @@ TWICE = {
     "view used twice": "SELECT count(*) FROM evens x JOIN evens y ON x.a = y.a",
     "view and table": "SELECT count(*) FROM evens JOIN t USING (a)",
     "scalar subquery and main": "SELECT count(*) FROM t WHERE a = (SELECT max(a) FROM t)",
+    "two scalar subqueries": "SELECT (SELECT min(a) FROM t), (SELECT max(a) FROM t)",
     "in-subquery and main": "SELECT count(*) FROM t WHERE a IN (SELECT a + 1 FROM t)",
     "subquery of a subquery": "SELECT * FROM small WHERE id > (SELECT min(a) FROM t WHERE a > (SELECT min(a) FROM t))",
     "sort of a self-union": "SELECT a FROM t UNION ALL SELECT a FROM t ORDER BY 1",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from headrace.errors import HeadraceError
@@ -228,9 +229,9 @@ def _print_report(report: Report) -> None:
     summary, *lines = str(report).splitlines()
     console = _console()
     for line in lines:
-        text = Text(line, overflow="fold")
-        text.highlight_words([line.split(maxsplit=1)[0]], styles.get(line.split(maxsplit=1)[0], "dim"))
-        console.print(text)
+        text = Text(line.strip())
+        text.stylize(styles.get(first := text.plain.partition(" ")[0], "default"), 0, len(first))
+        console.print(Padding(text, (0, 0, 0, len(line) - len(line.lstrip())), expand=False))
     console.print(Text(summary, "bold green" if report.ok else "bold red"))
 
 

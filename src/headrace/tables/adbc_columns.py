@@ -131,7 +131,8 @@ def _sqlite_columns(cursor: Any, table: Sequence[str]) -> list[DatabaseColumn]:
     cursor.execute(f"SELECT name, type FROM pragma_table_xinfo({arguments}) WHERE hidden <> 1 ORDER BY cid")
     declared = [(str(name), str(type_ or "").upper()) for name, type_ in cursor.fetchall()]
     return [
-        DatabaseColumn(name, _affinity(type_) or _sampled(cursor, table, name), quoted(name)) for name, type_ in declared
+        DatabaseColumn(name, _affinity(type_) or _sampled(cursor, table, name), quoted(name))
+        for name, type_ in declared
     ]
 
 

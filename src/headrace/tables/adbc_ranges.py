@@ -58,8 +58,7 @@ def key_ranges(low: Any, high: Any, count: int) -> list[KeyRange]:
         points = {first + width * i // count for i in range(1, count)}
         bounds = [value(point) for point in sorted(points) if first < point < first + width]
     return [
-        KeyRange(start, end, nulls=start is None)
-        for start, end in zip([None, *bounds], [*bounds, None], strict=True)
+        KeyRange(start, end, nulls=start is None) for start, end in zip([None, *bounds], [*bounds, None], strict=True)
     ]
 
 

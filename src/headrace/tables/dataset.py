@@ -21,7 +21,7 @@ from headrace.provider import FilterPushdown, TableProvider
 from headrace.pushdown import pushdown_exact_where_possible
 from headrace.tables.dataset_files import DatasetFile, dataset_files, identity
 from headrace.tables.dataset_plan import DatasetPlan, Piece
-from headrace.tables.packing import PARTITION_BYTES, grouped, packed, split_bytes
+from headrace.tables.packing import PARTITION_BYTES, can_be_key, grouped, packed, split_bytes
 from headrace.tables.parquet_footers import Footers
 
 if TYPE_CHECKING:
@@ -109,7 +109,8 @@ class DatasetTable(TableProvider):
 
     def _arranged(self, files: list[DatasetFile], request: ScanRequest) -> tuple[list[list[Piece]], Partitioning]:
         columns = [name for name in request.projection if files and all(name in file.keys for file in files)]
-        if columns and request.limit is None:
+        usable = columns and all(can_be_key(self._schema.field(name).type) for name in columns)
+        if usable and request.limit is None:
             keys = [tuple(file.keys[name] for name in columns) for file in files]
             by_key = grouped(keys, [file.size for file in files], self._partition_bytes, force=False)
             if by_key is not None:

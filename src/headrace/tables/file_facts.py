@@ -44,7 +44,7 @@ def _parts(format: FileFormat, file: DataFile, partition_bytes: int) -> Sequence
         parts = tuple(format.split(file))
         if not all(isinstance(part, DataFile) for part in parts):
             raise TypeError("split gives DataFiles: file.with_part(part, size_in_bytes)")
-    return parts
+    return parts or (file,)
 
 
 def _statistics(format: FileFormat, file: DataFile) -> ContainerStats:

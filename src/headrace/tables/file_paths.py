@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -17,10 +18,12 @@ _MAGIC = frozenset("*?[")
 def listed_files(paths: Paths, storage_options: Mapping[str, Any] | None = None) -> list[DataFile]:
     """Every file behind ``paths``, each once, in the order of ``paths`` and sorted by name within each.
 
-    A path is a file, a directory (everything below it, except names that start with ``_`` or ``.``, as in Spark)
-    or a glob (``**`` too). A URL is looked up through fsspec with ``storage_options``; ``file://`` needs none.
+    A path is a file, a directory (everything below it) or a glob (``**`` too). Directories and globs leave out names
+    that start with ``_`` or ``.``, as Spark does, unless the glob itself asks for such. A URL is looked up through
+    fsspec with ``storage_options``; ``file://`` needs none.
 
-    Raises FileNotFoundError, naming the path, where there is nothing, and ImportError where fsspec is missing.
+    Raises FileNotFoundError, naming the path, where there is nothing, ImportError where fsspec is missing, and OSError
+    for a directory that cannot be listed.
     """
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
     found: dict[str, DataFile] = {}
@@ -43,19 +46,34 @@ def _local(path: str) -> Iterator[DataFile]:
     if os.path.exists(path):
         roots = [path]
     elif not _MAGIC.isdisjoint(path):
-        roots = sorted(glob.glob(path, recursive=True))
+        matches = [match for match in glob.glob(path, recursive=True) if _asked_for(match, path)]
+        looping = {place: _loops(place) for place in set(map(os.path.dirname, matches))} if "**" in path else {}
+        roots = sorted(match for match in matches if not looping.get(os.path.dirname(match)))
     else:
         raise _nothing(path)
     for root in map(os.path.abspath, roots):
-        if not os.path.isdir(root):
+        if os.path.isdir(root):
+            yield from _below(root, frozenset({os.path.realpath(root)}))
+        else:
             yield DataFile(root, os.path.getsize(root))
-            continue
-        for directory, directories, names in os.walk(root, followlinks=True):
-            directories[:] = sorted(name for name in directories if not _hidden(name))
-            for name in sorted(names):
-                if not _hidden(name):
-                    file = os.path.join(directory, name)
-                    yield DataFile(file, os.path.getsize(file))
+
+
+def _below(directory: str, above: frozenset[str]) -> Iterator[DataFile]:
+    """Links are followed, except to a directory ``above``: its files are listed already, and there is no end to it."""
+    with os.scandir(directory) as entries:
+        visible = sorted((entry for entry in entries if not _hidden(entry.name)), key=lambda entry: entry.name)
+    for entry in visible:
+        if not entry.is_dir():
+            yield DataFile(entry.path, entry.stat().st_size)
+        elif (real := os.path.realpath(entry.path)) not in above:
+            yield from _below(entry.path, above | {real})
+
+
+def _loops(directory: str) -> bool:
+    """Whether the way to ``directory`` comes through the same place twice, by a link to a directory above."""
+    path = pathlib.Path(os.path.abspath(directory))
+    places = [os.path.realpath(place) for place in (path, *path.parents)]
+    return len(set(places)) < len(places)
 
 
 def _remote(url: str, storage_options: Mapping[str, Any]) -> Iterator[DataFile]:
@@ -70,7 +88,8 @@ def _remote(url: str, storage_options: Mapping[str, Any]) -> Iterator[DataFile]:
         except FileNotFoundError:
             raise _nothing(url) from None
     else:
-        matches = [info for _, info in sorted(filesystem.glob(path, detail=True).items())]
+        found = sorted(filesystem.glob(path, detail=True).items())
+        matches = [info for name, info in found if _asked_for(name, path)]
     for match in matches:
         below = {match["name"]: match}
         if match["type"] == "directory":
@@ -86,6 +105,13 @@ def _remote(url: str, storage_options: Mapping[str, Any]) -> Iterator[DataFile]:
 
 def _hidden(name: str) -> bool:
     return name.startswith((".", "_")) and "=" not in name
+
+
+def _asked_for(match: str, pattern: str) -> bool:
+    """Whether no part of ``match`` that stands for a wildcard is hidden, or the pattern asks for hidden names."""
+    wild = pattern.split("/")
+    fixed = next(i for i, part in enumerate(wild) if not _MAGIC.isdisjoint(part))
+    return any(map(_hidden, wild[fixed:])) or not any(map(_hidden, match.split("/")[fixed:]))
 
 
 def _nothing(path: str) -> FileNotFoundError:

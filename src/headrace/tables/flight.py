@@ -1,8 +1,9 @@
-"""FlightTable: a table behind an Arrow Flight server; planned in the driver, read on the executors."""
+"""FlightTable: a table behind an Arrow Flight server; described in the driver, read where Spark runs its tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,44 +12,24 @@ import pyarrow as pa
 from headrace.errors import HeadraceError
 from headrace.plan import ExecutionPlan, ScanRequest, Statistics, UnknownPartitioning
 from headrace.provider import TableProvider
+from headrace.tables.flight_stream import FlightAccess, FlightEndpoint, FlightStream
 
-
-@dataclass(frozen=True)
-class FlightAccess:
-    """How to reach and convince a Flight server. Its repr shows no credentials."""
-
-    token: str | None = None
-    basic: tuple[str, str] | None = None
-    tls_root_certs: bytes | None = None
-    headers: tuple[tuple[str, str], ...] = ()
-
-    def __repr__(self) -> str:
-        return "FlightAccess(...)"
-
-    def connect(self, location: str) -> tuple[Any, Any]:
-        """A client and the call options that authenticate. Raises pyarrow's Flight errors."""
-        from pyarrow import flight
-
-        options = {} if self.tls_root_certs is None else {"tls_root_certs": self.tls_root_certs}
-        client = flight.FlightClient(location, **options)
-        headers = [(key.lower().encode(), value.encode()) for key, value in self.headers]
-        if self.basic is not None:
-            try:
-                headers.append(client.authenticate_basic_token(*self.basic))
-            except BaseException:
-                client.close()
-                raise
-        elif self.token is not None:
-            headers.append((b"authorization", f"Bearer {self.token}".encode()))
-        return client, flight.FlightCallOptions(headers=headers)
+_SAME_CONNECTION = "arrow-flight-reuse-connection:"
 
 
 class FlightTable(TableProvider):
-    """One partition per endpoint of the flight; each executor reads its tickets itself.
+    """One partition per endpoint of a flight; each task reads its ticket itself, from the first location that answers.
 
-    ``descriptor`` is a ``pyarrow.flight.FlightDescriptor``, a path (str or a sequence of str) or a command (bytes).
-    ``token`` is sent as a bearer token, ``basic`` is (user, password); neither is shown in EXPLAIN or errors.
-    Flight has no standard way to ask for columns or filters, so whole batches come and Headrace selects.
+    ``location`` is ``grpc://host:port``, or ``grpc+tls://`` with ``tls_root_certs`` (PEM) unless the system trusts the
+    server already. ``descriptor`` is a ``pyarrow.flight.FlightDescriptor``, a path (str or a sequence of str) or a
+    command (bytes). ``token`` is sent as a bearer token, ``basic`` is (user, password), ``headers`` are sent with every
+    call; none of them is shown in EXPLAIN, reprs or errors, nor sent unencrypted if ``location`` is encrypted.
+
+    Flight has no standard way to ask for columns or filters: whole batches come, and Headrace selects. The endpoints
+    are asked for at registration and their tickets used for every query; those that the server says expire are asked
+    for again, while Spark plans, after they have.
+
+    Raises ValueError for a token together with basic credentials, TypeError for a descriptor of something else.
     """
 
     def __init__(
@@ -65,49 +46,63 @@ class FlightTable(TableProvider):
             raise ValueError("give a token or basic credentials, not both")
         self._location = location
         self._descriptor = _descriptor(descriptor)
-        self._access = FlightAccess(token, basic, tls_root_certs, tuple(headers))
-        self._endpoints: tuple[_Endpoint, ...] = ()
-        self._statistics: Statistics | None = None
-        self._schema: pa.Schema | None = None
+        encrypted = location.startswith("grpc+tls:")
+        self._access = FlightAccess(token, basic, tls_root_certs, tuple(headers), encrypted)
+        self._flight: _Flight | None = None
 
     def schema(self) -> pa.Schema:
-        """Asks the server about the flight: its schema, endpoints and sizes. The only I/O of planning."""
+        """Asks the server for the flight: its schema, endpoints and size. Raises pyarrow's Flight errors."""
+        self._flight = self._asked()
+        return self._flight.schema
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        flight = self._flight
+        if flight is None:
+            raise HeadraceError("FlightTable: schema() has not been called; register the table first")
+        if flight.expires is not None and flight.expires <= datetime.datetime.now(datetime.UTC):
+            fresh = self._asked()
+            if not fresh.schema.equals(flight.schema):
+                raise HeadraceError(
+                    "the flight's schema has changed since the table was registered; register it again\n"
+                    f"registered:\n{flight.schema}\nnow:\n{fresh.schema}"
+                )
+            self._flight = flight = fresh
+        return FlightPlan(flight.schema, flight.endpoints, self._access)
+
+    def statistics(self) -> Statistics | None:
+        return None if self._flight is None else self._flight.statistics
+
+    def _asked(self) -> _Flight:
         client, options = self._access.connect(self._location)
         with client:
             info = client.get_flight_info(self._descriptor, options)
-        self._endpoints = tuple(
-            _Endpoint(
-                endpoint.ticket.ticket,
-                tuple(location.uri.decode() for location in endpoint.locations) or (self._location,),
-            )
-            for endpoint in info.endpoints
-        )
-        self._statistics = Statistics(
-            info.total_records if info.total_records >= 0 else None,
-            info.total_bytes if info.total_bytes >= 0 else None,
-        )
-        self._schema = info.schema
-        return info.schema
-
-    def scan(self, request: ScanRequest) -> ExecutionPlan:
-        if self._schema is None:
-            raise HeadraceError("FlightTable.scan() before schema(): register the table first")
-        return FlightPlan(self._schema, self._endpoints, self._access)
-
-    def statistics(self) -> Statistics | None:
-        return self._statistics
+        endpoints = []
+        expiries = []
+        for endpoint in info.endpoints:
+            given = [location.uri.decode() for location in endpoint.locations]
+            locations = [self._location if uri.startswith(_SAME_CONNECTION) else uri for uri in given]
+            endpoints.append(FlightEndpoint(endpoint.ticket.ticket, tuple(locations) or (self._location,)))
+            expiry = getattr(endpoint, "expiration_time", None)
+            if expiry is not None:
+                expiries.append(expiry.cast(pa.timestamp("us", tz="UTC"), safe=False).as_py())
+        rows, size = (value if value >= 0 else None for value in (info.total_records, info.total_bytes))
+        return _Flight(info.schema, tuple(endpoints), Statistics(rows, size), min(expiries, default=None))
 
 
 @dataclass(frozen=True)
-class _Endpoint:
-    ticket: bytes
-    locations: tuple[str, ...]
+class _Flight:
+    """What the server said of the flight."""
+
+    schema: pa.Schema
+    endpoints: tuple[FlightEndpoint, ...]
+    statistics: Statistics
+    expires: datetime.datetime | None
 
 
 class FlightPlan(ExecutionPlan):
-    """Reads each endpoint from the first of its locations that answers."""
+    """One endpoint a partition; batches have the flight's schema."""
 
-    def __init__(self, schema: pa.Schema, endpoints: tuple[_Endpoint, ...], access: FlightAccess) -> None:
+    def __init__(self, schema: pa.Schema, endpoints: tuple[FlightEndpoint, ...], access: FlightAccess) -> None:
         self.schema = schema
         self.partitioning = UnknownPartitioning(len(endpoints))
         self._endpoints = endpoints
@@ -117,52 +112,7 @@ class FlightPlan(ExecutionPlan):
         return FlightStream(self._endpoints[partition], self._access)
 
     def describe(self) -> str:
-        return f"Flight, {len(self._endpoints)} endpoints"
-
-
-class FlightStream:
-    """The batches of one endpoint. ``interrupt`` cancels the call, so a reader that waits for the server wakes."""
-
-    def __init__(self, endpoint: _Endpoint, access: FlightAccess) -> None:
-        self._client, self._reader = _opened(endpoint, access)
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self
-
-    def __next__(self) -> pa.RecordBatch:
-        while True:
-            batch = self._reader.read_chunk().data  # StopIteration at the end
-            if batch is not None:  # a chunk of metadata alone
-                return batch
-
-    def interrupt(self, reason: str) -> None:
-        self._reader.cancel()
-
-    def close(self) -> None:
-        self._reader.cancel()
-        self._client.close()
-
-
-def _opened(endpoint: _Endpoint, access: FlightAccess) -> tuple[Any, Any]:
-    from pyarrow import flight
-
-    failure: BaseException | None = None
-    for location in endpoint.locations:
-        client, options = None, None
-        try:
-            client, options = access.connect(location)
-            return client, client.do_get(flight.Ticket(endpoint.ticket), options)
-        except flight.FlightUnavailableError as error:  # try the next location; any other error is an answer
-            failure = error
-            if client is not None:
-                client.close()
-        except BaseException:
-            if client is not None:
-                client.close()
-            raise
-    raise ConnectionError(
-        f"no location of the flight's endpoint answers ({', '.join(endpoint.locations)}): {failure}"
-    ) from failure
+        return f"flight, {len(self._endpoints)} endpoint{'' if len(self._endpoints) == 1 else 's'}"
 
 
 def _descriptor(descriptor: Any) -> Any:
@@ -174,6 +124,9 @@ def _descriptor(descriptor: Any) -> Any:
         return flight.FlightDescriptor.for_command(descriptor)
     if isinstance(descriptor, str):
         return flight.FlightDescriptor.for_path(descriptor)
-    if isinstance(descriptor, Sequence):
+    if isinstance(descriptor, Sequence) and descriptor and all(isinstance(part, str) for part in descriptor):
         return flight.FlightDescriptor.for_path(*descriptor)
-    raise TypeError(f"a flight's descriptor is a FlightDescriptor, a path or a command, not {type(descriptor).__name__}")
+    raise TypeError(
+        "a flight's descriptor is a FlightDescriptor, a path (str or several) or a command (bytes), "
+        f"not {type(descriptor).__name__}"
+    )

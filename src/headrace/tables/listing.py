@@ -26,7 +26,7 @@ from headrace.tables.file_paths import Paths, listed_files
 from headrace.tables.files import FileFormat
 from headrace.tables.hive import partition_values
 from headrace.tables.listing_plan import ListingPlan, PlannedFile
-from headrace.tables.packing import PARTITION_BYTES, grouped, packed
+from headrace.tables.packing import PARTITION_BYTES, can_be_key, grouped, packed
 
 
 class ListingTable(TableProvider):
@@ -187,7 +187,8 @@ class ListingTable(TableProvider):
         self, kept: list[int], columns: list[str], keys: list[tuple[Any, ...]], request: ScanRequest
     ) -> tuple[list[list[int]], Partitioning]:
         sizes = [self._files[i].size_in_bytes for i in kept]
-        if columns and request.limit is None and self._partition_by_key is not False and kept:
+        usable = columns and all(can_be_key(self._schema.field(name).type) for name in columns)
+        if usable and request.limit is None and self._partition_by_key is not False and kept:
             by_key = grouped(
                 [keys[i] for i in kept], sizes, self._partition_bytes, force=self._partition_by_key is True
             )

@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 PARTITION_BYTES = 64 << 20
 """How many bytes of files a task is given: seconds of work, and small enough to spread and to retry."""
 
@@ -37,6 +39,11 @@ def packed(sizes: Sequence[int], partition_bytes: int = PARTITION_BYTES) -> list
 def split_bytes(total: int, partition_bytes: int = PARTITION_BYTES) -> int:
     """How large a part of a large file should be: less than a partition where all cores could help with little."""
     return max(1, min(partition_bytes, max(_LEAST_BYTES, _ceil(total, os.cpu_count() or 1))))
+
+
+def can_be_key(type_: pa.DataType) -> bool:
+    """Whether Python calls two values of this type equal just where Spark does: not so NaN."""
+    return not pa.types.is_floating(type_)
 
 
 def grouped(

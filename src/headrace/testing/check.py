@@ -115,7 +115,7 @@ class _Check:
         broken = ", ".join(promise for promise in Promise if self.findings.is_broken(promise))
         for promise in Promise:
             if promise not in checked and not self.findings.is_broken(promise):
-                self.findings.add(promise, f"not checked before this is mended: {broken}", Severity.UNCHECKED)
+                self.findings.add(promise, f"to be checked when this is mended: {broken}", Severity.UNCHECKED)
         return Report(
             type(self.provider).__name__,
             self.findings.all(),

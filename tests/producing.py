@@ -107,7 +107,9 @@ def run_script(name: str, *arguments: str, cwd: Path, python: str = sys.executab
 
     Its environment says nothing of where to find Headrace or Python.
     """
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK"))}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK"))
+    }
     process = subprocess.run(
         [python, str(SCRIPTS / name), *arguments],
         cwd=cwd,

@@ -16,16 +16,18 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 import pytest
-from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, Marks, numbers, ten_rows, wait_until
 
 import headrace as hr
 from headrace.stream import ScanTask
 from headrace.transport.frames import HEADER, PROTOCOL_VERSION, FrameKind
 from headrace.worker import DONE, REQUEST
 from headrace.worker import main as worker_main
+from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, Marks, numbers, ten_rows, wait_until
 
 placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
-PROMPT_SECONDS = 5.0  # a second is promised; the machines that run tests are busy. Uninterrupted it would be 30 s or more.
+PROMPT_SECONDS = (
+    5.0  # a second is promised; the machines that run tests are busy. Uninterrupted it would be 30 s or more.
+)
 # The filter is Spark's own, so the limit stays with Spark too and the scan learns of it only by being stopped.
 LIMITED = "SELECT a FROM endless WHERE a >= 0 LIMIT 3"
 
@@ -87,7 +89,11 @@ def pids(_partition: int) -> Iterator[pa.RecordBatch]:
 
 
 STOPPABLE = [
-    *((producer, placement) for producer in (fast, every_20_ms, large, three_rows_then_idle) for placement in BOTH_PLACEMENTS),
+    *(
+        (producer, placement)
+        for producer in (fast, every_20_ms, large, three_rows_then_idle)
+        for placement in BOTH_PLACEMENTS
+    ),
     (three_rows_then_asleep, hr.Placement.EXECUTORS),  # on a thread of the driver one C call cannot be cut short
 ]
 
@@ -313,9 +319,7 @@ def test_exception_raised_because_of_the_stop_fails_nothing(
 
 
 @placements
-def test_clean_up_of_the_user_is_not_interrupted(
-    ctx: hr.SessionContext, marks: Marks, placement: hr.Placement
-) -> None:
+def test_clean_up_of_the_user_is_not_interrupted(ctx: hr.SessionContext, marks: Marks, placement: hr.Placement) -> None:
     def careful(_partition: int) -> Iterator[pa.RecordBatch]:
         try:
             yield from three_rows_then_idle(0)

@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from producing import NUMBERS, FunctionPlan, numbers, ten_rows, wait_until
 
 import headrace as hr
 from headrace.stream import ScanTask
@@ -26,6 +25,7 @@ from headrace.transport import endpoint as endpoint_module
 from headrace.transport.driver_plan import DriverPartition
 from headrace.transport.endpoint import Claim, Endpoint
 from headrace.transport.frames import HEADER, PROTOCOL_VERSION, FrameKind
+from producing import NUMBERS, FunctionPlan, numbers, ten_rows, wait_until
 
 GREETING_BYTES = 4 + 4 + 32
 CLAIM_BYTES = 4 + 32 + 4 + 4 + 8 + 32
@@ -66,7 +66,9 @@ class Client:
     def greeting(self) -> bytes:
         return self.read(GREETING_BYTES)
 
-    def claim(self, greeting: bytes, partition: int = 0, secret: bytes | None = None, ticket: bytes | None = None) -> bytes:
+    def claim(
+        self, greeting: bytes, partition: int = 0, secret: bytes | None = None, ticket: bytes | None = None
+    ) -> bytes:
         claim = b"HDRC" + (ticket or base64.b64decode(self.address["ticket"])) + struct.pack("<IIq", partition, 0, -1)
         key = secret or base64.b64decode(self.address["secret"])
         return claim + hmac.digest(key, greeting + claim, "sha256")

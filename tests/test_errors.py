@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows
 
 import headrace as hr
+from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows
 
 placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
 
@@ -117,8 +117,10 @@ def test_execute_raising_is_a_provider_error_with_everything_known(
 def test_execute_raising_shows_class_message_and_traceback_in_native_pyspark(
     ctx: hr.SessionContext, placement: hr.Placement
 ) -> None:
-    ctx.register_table("rain", FunctionTable(raising_after_a_batch(lambda: FloodError("too much")), placement=placement))
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - the class is PySpark's own choice
+    ctx.register_table(
+        "rain", FunctionTable(raising_after_a_batch(lambda: FloodError("too much")), placement=placement)
+    )
+    with pytest.raises(Exception) as caught:
         ctx.sql("SELECT sum(a) FROM rain").collect()
     text = str(caught.value)
     assert "FloodError: too much" in text
@@ -160,9 +162,7 @@ def test_generator_raising_in_its_finally_fails_the_query(ctx: hr.SessionContext
 
 
 @placements
-def test_iterator_raising_in_close_fails_the_query_and_says_so(
-    ctx: hr.SessionContext, placement: hr.Placement
-) -> None:
+def test_iterator_raising_in_close_fails_the_query_and_says_so(ctx: hr.SessionContext, placement: hr.Placement) -> None:
     class Tap:
         def __init__(self) -> None:
             self.batches = iter([numbers(5)])
@@ -283,7 +283,7 @@ def test_planning_method_raising_is_a_provider_error(
 @pytest.mark.parametrize("method", ["scan", "supports_filters_pushdown"])
 def test_planning_method_raising_is_readable_in_native_pyspark(ctx: hr.SessionContext, method: str) -> None:
     ctx.register_table("bad", BadProvider(method, raising(lambda: FloodError("at planning"))))
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - the class is PySpark's own choice
+    with pytest.raises(Exception) as caught:
         ctx.sql("SELECT * FROM bad WHERE a > 1").collect()
     text = str(caught.value)
     assert "FloodError: at planning" in text

@@ -14,10 +14,10 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
-from producing import BOTH_PLACEMENTS, FunctionTable, numbers, ten_rows, wait_until
 from pyspark.sql import DataFrame
 
 import headrace as hr
+from producing import BOTH_PLACEMENTS, FunctionTable, numbers, ten_rows, wait_until
 
 QUERIES = 1000
 THREADS = 3
@@ -46,7 +46,7 @@ def held(ctx: hr.SessionContext) -> Held:
     return Held(
         python_threads=threading.active_count(),
         python_files=len(os.listdir("/proc/self/fd")),
-        jvm_threads=int(jvm.java.lang.management.ManagementFactory.getThreadMXBean().getThreadCount()),
+        jvm_threads=len(jvm_threads(jvm)),
         jvm_files=len(os.listdir(f"/proc/{pid}/fd")),
         workers=len(psutil.Process(pid).children(recursive=True)),
         arrow_bytes=int(jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory()),
@@ -56,11 +56,18 @@ def held(ctx: hr.SessionContext) -> Held:
     )
 
 
+def jvm_threads(jvm: Any) -> list[str]:
+    """Names of the JVM's threads, without the pools that Spark's block manager fills up to a fixed size."""
+    threads = jvm.java.lang.management.ManagementFactory.getThreadMXBean()
+    names = [info.getThreadName() for info in threads.getThreadInfo(threads.getAllThreadIds()) if info is not None]
+    return [name for name in names if not name.startswith("block-manager")]
+
+
 def at_rest(ctx: hr.SessionContext) -> Held:
     """What is held when all that can be collected has been."""
     jvm: Any = ctx.spark.sparkContext._jvm
     best = held(ctx)
-    for _ in range(20):
+    for _ in range(10):
         gc.collect()  # caught exceptions hold frames, which hold DataFrames
         jvm.java.lang.System.gc()
         time.sleep(0.1)  # the JVM's cleaner runs on a thread of its own, and there is nothing to await

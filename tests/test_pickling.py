@@ -16,12 +16,12 @@ from typing import Any
 import cloudpickle
 import pyarrow as pa
 import pytest
-from producing import NUMBERS, FunctionPlan, FunctionTable, ten_rows
 
 import headrace as hr
 from headrace.failure import Failure
 from headrace.spark.pickling import pickled_task
 from headrace.stream import ScanTask
+from producing import NUMBERS, FunctionPlan, FunctionTable, ten_rows
 
 MODULE = """
 import pyarrow as pa
@@ -185,7 +185,12 @@ def failure_of(error: BaseException) -> Failure:
 def test_failure_of_a_users_exception_comes_back_as_provider_error_with_its_cause() -> None:
     error = failure_of(ZeroDivisionError("by zero")).to_exception()
     assert isinstance(error, hr.ProviderError)
-    assert (error.exception_type, error.message, error.table, error.partition) == ("ZeroDivisionError", "by zero", "t", 3)
+    assert (error.exception_type, error.message, error.table, error.partition) == (
+        "ZeroDivisionError",
+        "by zero",
+        "t",
+        3,
+    )
     assert isinstance(error.__cause__, ZeroDivisionError)
     assert "user_code" in error.traceback
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows
 from pyspark.sql import DataFrame, SparkSession
 
 import headrace as hr
+from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows
 
 
 class Counting(FunctionTable):
@@ -84,7 +84,9 @@ def test_register_table_whose_schema_raises_registers_nothing(ctx: hr.SessionCon
     assert values(ctx, "t") == [0, 1, 2]
 
 
-@pytest.mark.parametrize("provider", [None, 7, FunctionTable, pa.table({"a": [1]})], ids=["None", "int", "class", "Table"])
+@pytest.mark.parametrize(
+    "provider", [None, 7, FunctionTable, pa.table({"a": [1]})], ids=["None", "int", "class", "Table"]
+)
 def test_register_table_given_what_is_no_provider_is_an_error(ctx: hr.SessionContext, provider: Any) -> None:
     with pytest.raises(hr.RegistrationError, match="takes a TableProvider"):
         ctx.register_table("t", provider)
@@ -128,7 +130,9 @@ def test_register_table_replacing_what_is_not_there_registers_it(ctx: hr.Session
 # -- names --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["my table", "1st", "select", "größe", "表", "a-b", "a'b", 'a"b', "a;b", "%s", "x" * 200])
+@pytest.mark.parametrize(
+    "name", ["my table", "1st", "select", "größe", "表", "a-b", "a'b", 'a"b', "a;b", "%s", "x" * 200]
+)
 def test_register_table_under_an_odd_name_works_when_quoted(ctx: hr.SessionContext, name: str) -> None:
     ctx.register_table(name, offset(5))
     assert values(ctx, f"`{name}`") == [5, 6, 7]
@@ -264,7 +268,7 @@ def test_close_while_a_driver_query_runs_fails_that_query(spark: SparkSession) -
         result = pool.submit(frame.collect)
         assert started.wait(30)
         ctx.close()
-        with pytest.raises(Exception, match="context was closed|broke off"):
+        with pytest.raises(Exception, match=r"context was closed|broke off"):
             result.result(20)
 
 

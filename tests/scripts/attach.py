@@ -97,7 +97,9 @@ def embedded() -> dict[str, object]:
         seen["first after second"] = values(ctx, "beside")
     seen["stopped"] = SparkContext._active_spark_context is None
     ctx.close()
-    with hr.SessionContext(master="local[1]", config={"spark.sql.shuffle.partitions": 3, "spark.app.name": "mine"}) as own:
+    with hr.SessionContext(
+        master="local[1]", config={"spark.sql.shuffle.partitions": 3, "spark.app.name": "mine"}
+    ) as own:
         seen["own"] = [
             own.spark.sparkContext.master,
             own.spark.sparkContext.appName,

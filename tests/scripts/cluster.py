@@ -18,11 +18,11 @@ from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
 
-import pyarrow as pa  # noqa: E402
-import pyspark  # noqa: E402
-from beside import SCHEMA, BesidePlan, BesideTable, FailingPlan  # noqa: E402
+import pyarrow as pa
+import pyspark
+from beside import SCHEMA, BesidePlan, BesideTable, FailingPlan
 
-import headrace as hr  # noqa: E402
+import headrace as hr
 
 PLACES = pa.schema([("package", pa.string()), ("pickler", pa.string()), ("pid", pa.int64()), ("jvm", pa.int64())])
 

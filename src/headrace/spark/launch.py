@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import sys
@@ -48,6 +49,8 @@ def start(master: str | None, config: Mapping[str, Any]) -> Launched:
     settings = {**_defaults(master), **{key: _text(value) for key, value in config.items()}}
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default is whatever python3 is on PATH
+    # PySpark prints every failed query a second time, as JSON; here the exception says it all.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -74,9 +74,9 @@ class SessionContext:
             archive=launched.archive,
             by_value=not launched.in_process,
         )
-        gateway: Any = self._spark.sparkContext._gateway
-        ensure_callback_server_started(gateway)
-        self._jvm: Any = self._spark.sparkContext._jvm
+        context: Any = self._spark.sparkContext
+        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+        self._jvm: Any = context._jvm
         self._jvm.org.headrace.spark.Planners.register(context_id, self._planner)
         self._spark.conf.set(f"spark.sql.catalog.{self._catalog}", _CATALOG_CLASS)
         self._spark.conf.set(f"spark.sql.catalog.{self._catalog}.context", context_id)

@@ -40,6 +40,7 @@ UPWARDS = {
     ("", "spark.session"),  # SessionContext, on first use
     ("", "spark.results"),  # ResultStream and Progress, for type checkers
     ("", "spark.progress"),
+    ("", "spark.data_source"),  # from_data_source, for type checkers
 }
 
 OUTSIDE: dict[str, list[str]] = {

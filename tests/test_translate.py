@@ -386,3 +386,13 @@ def test_to_sql_sqlite_reads_every_double_exactly(value: float) -> None:
     sql = cmp("=", value).to_sql("sqlite")
     assert sql is not None
     assert sql_answers(connection, sql) == [True]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_to_pyarrow_timestamp_of_any_zone_and_unit_compares(unit: str, zone: str) -> None:
+    instants = [dt.datetime(2020, 1, 1), dt.datetime(2021, 1, 1), None]
+    table = pa.table({"x": pa.array(instants, pa.timestamp(unit, zone))})
+    june = Literal(dt.datetime(2020, 6, 1, tzinfo=dt.UTC), pa.timestamp("us", "UTC"))
+    expression = Comparison(">", Column("x"), june).to_pyarrow(schema=table.schema)
+    assert ds.dataset(table).to_table(filter=expression).num_rows == 1

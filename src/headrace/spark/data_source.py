@@ -1,0 +1,197 @@
+"""from_data_source: a ``pyspark.sql.datasource.DataSource`` as a provider, unchanged; runs in the driver."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    AtomicType,
+    DataType,
+    GeographyType,
+    GeometryType,
+    MapType,
+    StringType,
+    StructType,
+    UserDefinedType,
+    VariantType,
+)
+from pyspark.sql.utils import to_str
+
+from headrace.errors import HeadraceError, PlanError, RegistrationError, UnsupportedTypeError
+from headrace.expressions import Expr, IsNull, Not
+from headrace.plan import ExecutionPlan, ScanRequest
+from headrace.provider import FilterPushdown, TableProvider
+from headrace.spark.data_source_filters import pushed_filter
+from headrace.spark.data_source_plan import DataSourcePlan
+from headrace.spark.predicates import not_null_columns
+
+_MOST_WAITING = 64
+"""Readers that were given filters for a scan that never came (a query that failed meanwhile) are forgotten."""
+
+
+def from_data_source(
+    cls: type[DataSource], options: Mapping[str, Any] | None = None, *, schema: StructType | str | None = None
+) -> TableProvider:
+    """``cls``, which you have for ``spark.read.format(...)``, as a table for ``register_table``. No change is needed.
+
+    ``options`` are those of ``spark.read.options(...)``. ``schema`` (a StructType or DDL text), where you would call
+    ``spark.read.schema(...)``. Faster than Spark's own way: rows become Arrow once, column by column, of only the
+    columns that the query reads; Arrow batches are passed on as they are.
+
+    As in Spark: a reader is made for each scan; its ``pushFilters`` and ``partitions`` run while Spark plans (here in
+    the driver's process), ``read`` in Spark's Python workers. Filters that ``pushFilters`` does not return are exact;
+    those that it does may still have been used to skip data. ``spark.sql.python.filterPushdown.enabled`` is not
+    needed.
+
+    Raises TypeError for what is no such class; ``register_table`` raises what ``schema()`` does, ParseException for
+    bad DDL and UnsupportedTypeError for a type that would not arrive as itself.
+    """
+    if not isinstance(cls, type) or not issubclass(cls, DataSource):
+        raise TypeError(f"from_data_source takes a subclass of pyspark's DataSource (the class itself), not {cls!r}")
+    texts = {name: to_str(value) for name, value in (options or {}).items() if value is not None}
+    return DataSourceTable(cls(options=CaseInsensitiveDict(texts)), schema)
+
+
+class DataSourceTable(TableProvider):
+    """What ``from_data_source`` returns."""
+
+    def __init__(self, source: DataSource, schema: StructType | str | None) -> None:
+        self._source = source
+        self._given = schema
+        self._struct: StructType | None = None
+        self._lock = threading.Lock()
+        self._waiting: OrderedDict[tuple[Expr, ...], list[DataSourceReader]] = OrderedDict()
+
+    def schema(self) -> pa.Schema:
+        struct = self._source.schema() if self._given is None else self._given
+        if isinstance(struct, str):
+            struct = DataType.fromDDL(struct)  # by Spark's own parser, which needs a running session
+        if not isinstance(struct, StructType):
+            raise RegistrationError(
+                f"{self._name}.schema() returned {type(struct).__name__}, expected a StructType or its DDL text"
+            )
+        for field in struct:
+            _check_type(field.dataType, field.name)
+        self._struct = struct
+        return to_arrow_schema(struct, timezone="UTC").remove_metadata()
+
+    def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
+        reader = self._reader()
+        answers = [FilterPushdown.UNSUPPORTED] * len(filters)
+        if _pushes(reader):
+            answers = self._push(reader, filters)
+        key = _used(filters, answers)
+        with self._lock:
+            self._waiting.setdefault(key, []).append(reader)
+            self._waiting.move_to_end(key)
+            while len(self._waiting) > _MOST_WAITING:
+                self._waiting.popitem(last=False)
+        return answers
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        reader = self._taken(request.filters)
+        if reader is None:
+            reader = self._reader()
+            if request.filters:
+                self._push(reader, request.filters)
+        return DataSourcePlan(reader, self._partitions(reader), self._schema(), request.projection, self._name)
+
+    @property
+    def _name(self) -> str:
+        return str(type(self._source).name())
+
+    def _schema(self) -> StructType:
+        if self._struct is None:
+            raise HeadraceError(f"data source {self._name}: schema() has not been called; register the table first")
+        return self._struct
+
+    def _reader(self) -> DataSourceReader:
+        reader = self._source.reader(schema=self._schema())
+        if not isinstance(reader, DataSourceReader):
+            raise PlanError(f"{self._name}.reader() returned {type(reader).__name__}, expected a DataSourceReader")
+        return reader
+
+    def _push(self, reader: DataSourceReader, filters: Sequence[Expr]) -> list[FilterPushdown]:
+        """EXACT for those the reader keeps, INEXACT for those it returns: it may have used them in part."""
+        given = {index: made for index, expr in enumerate(filters) if (made := pushed_filter(expr)) is not None}
+        returned = {id(filter_) for filter_ in reader.pushFilters(list(given.values()))} if given else set()
+        if not returned <= {id(filter_) for filter_ in given.values()}:
+            raise PlanError(
+                f"{type(reader).__name__}.pushFilters of data source {self._name} returned a filter it was not given; "
+                "it must return those objects of its argument that Spark is to evaluate"
+            )
+        answers = [FilterPushdown.UNSUPPORTED] * len(filters)
+        for index, filter_ in given.items():
+            answers[index] = FilterPushdown.INEXACT if id(filter_) in returned else FilterPushdown.EXACT
+        return answers
+
+    def _taken(self, filters: tuple[Expr, ...]) -> DataSourceReader | None:
+        """The reader that was given just these filters; scans of several threads may be planned at a time."""
+        with self._lock:
+            readers = self._waiting.get(filters)
+            if not readers:
+                return None
+            reader = readers.pop(0)
+            if not readers:
+                del self._waiting[filters]
+            return reader
+
+    def _partitions(self, reader: DataSourceReader) -> tuple[InputPartition, ...]:
+        try:
+            partitions = reader.partitions()
+        except (NotImplementedError, PySparkNotImplementedError):  # what the method did in Spark 4.0
+            return (InputPartition(None),)
+        if not isinstance(partitions, Sequence) or not all(isinstance(p, InputPartition) for p in partitions):
+            raise PlanError(
+                f"{type(reader).__name__}.partitions() of data source {self._name} returned {partitions!r:.200}, "
+                "expected a list of InputPartitions"
+            )
+        return tuple(partitions) or (InputPartition(None),)
+
+
+def _pushes(reader: DataSourceReader) -> bool:
+    return getattr(reader.pushFilters, "__func__", None) is not DataSourceReader.pushFilters
+
+
+def _used(filters: Sequence[Expr], answers: Sequence[FilterPushdown]) -> tuple[Expr, ...]:
+    """The filters that the request for this scan will have: all used ones but an IS NOT NULL that others imply."""
+    pairs = list(zip(filters, answers, strict=True))
+    exact = [expr for expr, answer in pairs if answer is FilterPushdown.EXACT]
+    not_null = frozenset(column for expr in exact for column in not_null_columns(expr))
+    return tuple(
+        expr
+        for expr, answer in pairs
+        if answer is FilterPushdown.EXACT
+        or (answer is FilterPushdown.INEXACT and not (_is_not_null(expr) and expr.operand.operand in not_null))  # type: ignore[attr-defined]
+    )
+
+
+def _is_not_null(expr: Expr) -> bool:
+    return isinstance(expr, Not) and isinstance(expr.operand, IsNull)
+
+
+def _check_type(type_: DataType, column: str) -> None:
+    """Raises UnsupportedTypeError for what Arrow alone would turn into something else."""
+    if isinstance(type_, StructType):
+        for field in type_:
+            _check_type(field.dataType, f"{column}.{field.name}")
+    elif isinstance(type_, ArrayType):
+        _check_type(type_.elementType, f"{column}.element")
+    elif isinstance(type_, MapType):
+        _check_type(type_.keyType, f"{column}.key")
+        _check_type(type_.valueType, f"{column}.value")
+    refused: tuple[type[DataType], ...] = (UserDefinedType, VariantType, GeographyType, GeometryType)
+    collated = isinstance(type_, StringType) and isinstance(type_, AtomicType) and not type_.isUTF8BinaryCollation()
+    if isinstance(type_, refused) or collated:
+        raise UnsupportedTypeError(
+            f"column {column!r} has type {type_.simpleString()}, which from_data_source cannot pass on; read this "
+            "source with spark.read.format(...)"
+        )

@@ -1,0 +1,164 @@
+"""Reads a data source's partitions: its tuples, Rows or Arrow batches as the batches Headrace sends; in the workers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.conversion import LocalDataToArrowConversion
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, DataType, StringType, StructType
+
+from headrace.errors import SchemaMismatchError
+from headrace.plan import ExecutionPlan, UnknownPartitioning
+from headrace.types import batch_without_columns
+
+_FIRST_ROWS, _MOST_ROWS = 256, 16_384  # the first rows soon, and then as many as are quick to turn
+_NONE = type(None)
+
+
+class DataSourcePlan(ExecutionPlan):
+    """One ``InputPartition`` a partition. Only the columns that are read are turned into Arrow."""
+
+    def __init__(
+        self,
+        reader: DataSourceReader,
+        partitions: tuple[InputPartition, ...],
+        struct: StructType,
+        projection: tuple[str, ...],
+        name: str,
+    ) -> None:
+        whole = to_arrow_schema(struct, timezone="UTC").remove_metadata()
+        self.schema = pa.schema([whole.field(column) for column in projection])
+        self.partitioning = UnknownPartitioning(len(partitions))
+        self._reader = reader
+        self._partitions = partitions
+        self._struct = struct
+        self._name = name
+
+    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        records = self._reader.read(self._partitions[partition])
+        if not isinstance(records, Iterable):
+            raise TypeError(
+                f"{type(self._reader).__name__}.read of data source {self._name} returned {type(records).__name__}, "
+                "expected an iterator of tuples, Rows or pyarrow.RecordBatches"
+            )
+        iterator = iter(records)
+        try:
+            first = next(iterator, None)
+            if first is None:
+                return
+            if isinstance(first, pa.RecordBatch):
+                whole = to_arrow_schema(self._struct, timezone="UTC")
+                for batch in itertools.chain([first], iterator):
+                    yield self._selected(batch, whole)
+            else:
+                yield from RowsToArrow(self._struct, self.schema, self._name).batches(
+                    itertools.chain([first], iterator)
+                )
+        finally:
+            close = getattr(records, "close", None)
+            if callable(close):
+                close()
+
+    def describe(self) -> str:
+        return f"data source {self._name}"
+
+    def _selected(self, batch: Any, whole: pa.Schema) -> pa.RecordBatch:
+        if not isinstance(batch, pa.RecordBatch):
+            raise _invalid(batch, self._name, "after a pyarrow.RecordBatch, another one")
+        if batch.schema.names != whole.names or batch.schema.types != whole.types:
+            raise SchemaMismatchError(
+                f"data source {self._name} yielded a batch that does not have its schema\n"
+                f"expected:\n{whole}\nfound:\n{batch.schema}"
+            )
+        return batch.select(self.schema.names) if self.schema.names else batch_without_columns(batch.num_rows)
+
+
+class RowsToArrow:
+    """Turns rows into batches, with the values that Spark's own conversion gives.
+
+    Spark calls a converter for each value. Here a whole column is turned by Arrow at once wherever the converter would
+    leave every value as it is, which a look at the values' types tells.
+    """
+
+    def __init__(self, struct: StructType, schema: pa.Schema, name: str) -> None:
+        self._names = struct.fieldNames()
+        self._schema = schema
+        self._name = name
+        self._picked = [self._names.index(column) for column in schema.names]
+        self._columns = [_column_converter(struct[column].dataType) for column in schema.names]
+        self._orders: dict[tuple[str, ...], Callable[[Any], Any]] = {}
+
+    def batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        """Raises SchemaMismatchError for a row that does not fit, and what Arrow raises for a value that does not."""
+        size = _FIRST_ROWS
+        while chunk := list(itertools.islice(rows, size)):
+            yield self._batch(chunk)
+            size = min(2 * size, _MOST_ROWS)
+
+    def _batch(self, rows: list[Any]) -> pa.RecordBatch:
+        if not set(map(type, rows)) <= {tuple, list}:
+            rows = [row if type(row) in (tuple, list) else self._by_position(row) for row in rows]
+        if set(map(len, rows)) != {len(self._names)}:
+            wrong = next(row for row in rows if len(row) != len(self._names))
+            raise SchemaMismatchError(
+                f"data source {self._name} yielded a row of {len(wrong)} values, expected {len(self._names)}: "
+                f"{', '.join(self._names)}"
+            )
+        if not self._picked:
+            return batch_without_columns(len(rows))
+        columns = zip(*rows, strict=True) if len(self._picked) > 1 else None
+        found: list[Sequence[Any]] = list(columns) if columns is not None else []
+        arrays = []
+        for index, field, convert in zip(self._picked, self._schema, self._columns, strict=True):
+            values = found[index] if found else list(map(itemgetter(index), rows))
+            arrays.append(pa.array(convert(values), field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _by_position(self, row: Any) -> Any:
+        """A Row's values in the schema's order, by their names if it has any."""
+        if not isinstance(row, (tuple, list)):
+            raise _invalid(row, self._name, "tuples, lists, Rows or pyarrow.RecordBatches")
+        if not isinstance(row, Row) or not hasattr(row, "__fields__"):
+            return row
+        fields = tuple(row.__fields__)
+        order = self._orders.get(fields)
+        if order is None:
+            order = self._orders[fields] = self._order(fields)
+        return order(row)
+
+    def _order(self, fields: tuple[str, ...]) -> Callable[[Any], Any]:
+        if set(fields) != set(self._names) or len(fields) != len(self._names):
+            raise SchemaMismatchError(
+                f"data source {self._name} yielded a Row with the fields {', '.join(fields)}, expected "
+                f"{', '.join(self._names)}"
+            )
+        if list(fields) == self._names:
+            return tuple
+        positions = [fields.index(name) for name in self._names]
+        return lambda row: [tuple.__getitem__(row, position) for position in positions]
+
+
+def _column_converter(type_: DataType) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """From a column's Python values to those that Arrow takes."""
+    convert = LocalDataToArrowConversion._create_converter(type_, none_on_identity=True)
+    if convert is None:
+        return lambda values: values
+    untouched = {str, _NONE} if isinstance(type_, StringType) else {bytes, _NONE} if isinstance(type_, BinaryType) else set()
+
+    def converted(values: Sequence[Any]) -> Sequence[Any]:
+        if untouched and set(map(type, values)) <= untouched:
+            return values
+        return [convert(value) for value in values]
+
+    return converted
+
+
+def _invalid(record: Any, name: str, expected: str) -> SchemaMismatchError:
+    return SchemaMismatchError(f"data source {name} yielded {type(record).__name__}, expected {expected}")

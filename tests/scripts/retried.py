@@ -1,0 +1,108 @@
+"""What happens where Spark runs tasks again (argument: the master); prints what was seen as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+import headrace as hr
+
+SCHEMA = pa.schema([("a", pa.int64())])
+
+
+def rows(start: int, count: int = 1) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(range(start, start + count), pa.int64())], schema=SCHEMA)
+
+
+def outcome(function) -> object:
+    try:
+        return function()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+
+def fails_first(at: int):
+    """A UDF that fails in a task's first attempt, where it sees ``at``."""
+
+    @F.udf("long")
+    def check(value: int) -> int:
+        if value == at and TaskContext.get().attemptNumber() == 0:
+            raise RuntimeError("the first attempt fails")
+        return value
+
+    return check
+
+
+def push(ctx: hr.SessionContext, name: str, found: dict[str, object]) -> threading.Thread:
+    """Writes one row after the other until the scan ends."""
+    sink = ctx.register_streaming_table(name, SCHEMA)
+
+    def produce() -> None:
+        number = 0
+        try:
+            while True:
+                sink.write(rows(number))
+                number += 1
+        except hr.StreamError as error:
+            found["producer"] = type(error).__name__
+
+    thread = threading.Thread(target=produce, daemon=True)
+    thread.start()
+    return thread
+
+
+def on_one_machine(ctx: hr.SessionContext, found: dict[str, object]) -> None:
+    for name in ("native", "stream"):
+        thread = push(ctx, name, found)
+        frame = ctx.table(name).select(fails_first(5000)("a"))
+        found[name] = outcome(lambda frame=frame, name=name: ctx.collect(frame) if name == "stream" else frame.collect())
+        thread.join(20)
+
+    numbers = ctx.spark.range(0, 200_000, numPartitions=1)
+    check = fails_first(190_000)
+
+    def consume_at_once() -> int:
+        with ctx.execute_stream(numbers.select(check("id"))) as stream:
+            next(stream)  # the task fails later: its last rows are still in Python
+            return 1 + sum(1 for _ in stream)
+
+    found["handed out"] = outcome(consume_at_once)
+    # Two partitions: the second fails and is run again while only the first was handed out.
+    halves = ctx.spark.range(0, 200_000, numPartitions=2).select(check("id"))
+    found["not handed out"] = outcome(lambda: ctx.collect(halves).num_rows)
+
+
+def on_a_cluster(ctx: hr.SessionContext, found: dict[str, object]) -> None:
+    thread = push(ctx, "t", found)
+    with ctx.execute_stream("SELECT a FROM t WHERE a >= 0") as stream:
+        next(stream)
+        (executor,) = [
+            process
+            for process in psutil.Process().children(recursive=True)
+            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()) and "java" in Path(process.exe()).name
+        ]
+        os.kill(executor.pid, signal.SIGKILL)
+        found["executor killed"] = outcome(lambda: sum(1 for _ in stream))
+    thread.join(20)
+    found["afterwards"] = ctx.spark.range(10).count()
+
+
+def main() -> None:
+    master = sys.argv[1]
+    found: dict[str, object] = {}
+    with hr.SessionContext(master=master, config={"spark.sql.execution.arrow.maxRecordsPerBatch": 100}) as ctx:
+        (on_a_cluster if "cluster" in master else on_one_machine)(ctx, found)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

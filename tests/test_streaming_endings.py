@@ -1,0 +1,385 @@
+"""Every way a streaming table's scan can end: the producer learns it, and a query never takes part for the whole."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+import pytest
+from producing import wait_until
+from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, rows, running_jobs
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+import headrace as hr
+
+SCRIPTS = Path(__file__).parent / "scripts"
+LIVE = "SELECT a FROM t WHERE a >= 0"
+
+
+def reading(sink: hr.TableSink) -> None:
+    wait_until(lambda: sink.stats.rows_delivered > 0, 60, "the first rows to be read")
+
+
+# A satisfied LIMIT
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+@pytest.mark.parametrize("capacity", [1, 10_000], ids=["blocked", "busy"])
+def test_limit_satisfied_releases_every_producer(ctx: hr.SessionContext, partitions: int, capacity: int) -> None:
+    """With three partitions only the first one's task runs: those of the others never tell their producers."""
+    sink = ctx.register_streaming_table("t", ROWS, capacity=capacity, partitions=partitions)
+    producers = [Producer(lambda i, part=sink.partition(p): part.write(rows(i))) for p in range(partitions)]
+    assert ctx.sql(f"{LIVE} LIMIT 3").count() == 3 if partitions == 1 else len(ctx.sql(f"{LIVE} LIMIT 3").collect()) == 3
+    reasons = [producer.scan_ended() for producer in producers]
+    assert any("needs no more rows" in reason for reason in reasons)
+    assert all("needs no more rows" in reason or "the query ended" in reason for reason in reasons)
+    assert sink.stats.state == "ended"
+
+
+def test_limit_satisfied_ends_an_idle_sink(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, partitions=3)
+    for i in range(3):
+        sink.partition(i).write(rows(i, 3))
+    assert ctx.collect("SELECT a FROM t LIMIT 3").num_rows == 3
+    wait_until(lambda: sink.stats.state == "ended", PROMPT_SECONDS)
+    for target in (sink, sink.partition(2)):
+        with pytest.raises(hr.ScanEndedError):
+            target.write(rows(0))
+    sink.close()
+
+
+# Cancelled
+
+
+class Live:
+    """A query that reads a streaming table, on a thread of its own or as a stream."""
+
+    def __init__(self, ctx: hr.SessionContext, sink: hr.TableSink) -> None:
+        self.ctx = ctx
+        self.sink = sink
+        self.stream: hr.ResultStream | None = None
+        self.query: InBackground | None = None
+
+    def collect(self) -> None:
+        def run() -> object:
+            self.ctx.spark.sparkContext.addJobTag("live")
+            return self.ctx.sql(LIVE).collect()
+
+        self.query = InBackground(run)
+
+    def execute(self) -> None:
+        self.stream = self.ctx.execute_stream(LIVE)
+
+
+def close_stream(live: Live) -> None:
+    assert live.stream is not None
+    live.stream.close()
+
+
+def cancel_all(live: Live) -> None:
+    live.ctx.spark.sparkContext.cancelAllJobs()
+
+
+def cancel_tag(live: Live) -> None:
+    live.ctx.spark.sparkContext.cancelJobsWithTag("live")
+
+
+@pytest.mark.parametrize(
+    ("start", "cancel"),
+    [(Live.execute, close_stream), (Live.collect, cancel_all), (Live.collect, cancel_tag)],
+    ids=["stream closed", "all jobs cancelled", "tag cancelled"],
+)
+@pytest.mark.parametrize("producing", ["blocked", "busy", "idle"])
+def test_query_cancelled_releases_the_producer(
+    ctx: hr.SessionContext, start: Callable[[Live], None], cancel: Callable[[Live], None], producing: str
+) -> None:
+    big = rows(0, 100_000)
+    sink = ctx.register_streaming_table("t", ROWS, capacity=2)
+    live = Live(ctx, sink)
+    start(live)
+    sink.write(rows(0))
+    reading(sink)
+    producer = None
+    if producing == "blocked":  # the stream's caller takes nothing, or Spark collects more slowly than this
+        producer = Producer(lambda _: sink.write(big))
+        wait_until(lambda: sink.stats.blocked_s > 0, 30)
+    elif producing == "busy":
+        producer = Producer(lambda i: (sink.write(rows(i)), time.sleep(0.001))[0])
+    cancel(live)
+    if producer is None:
+        wait_until(lambda: sink.stats.state == "ended", PROMPT_SECONDS)
+        with pytest.raises(hr.ScanEndedError, match=r"cancelled|closed"):
+            sink.write(rows(0))
+    else:
+        reason = producer.scan_ended()
+        assert "cancelled" in reason or "closed" in reason
+    if live.query is not None:
+        assert "cancel" in str(live.query.error()).lower()
+    wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
+
+
+def test_task_killed_midstream_fails_the_query_and_says_why(ctx: hr.SessionContext) -> None:
+    """Spark runs a killed task again; what it had read is gone, so that must not look like a whole result."""
+    sink = ctx.register_streaming_table("t", ROWS)
+    query = InBackground(lambda: ctx.sql(LIVE).collect())
+    sink.write(rows(0))
+    reading(sink)
+    context: Any = ctx.spark.sparkContext
+    (stage,) = context.statusTracker().getActiveStageIds()
+    tasks = context._jsc.sc().statusStore().taskList(stage, 0, 10)
+    context._jsc.sc().killTaskAttempt(tasks.apply(0).taskId(), True, "a test")
+    error = query.error()
+    assert "StreamConsumedError: partition 0 of the streaming table 't' can be scanned once" in str(error)
+    assert "the query was cancelled" in str(error)
+    with pytest.raises(hr.ScanEndedError):
+        sink.write(rows(1))
+
+
+# Failed by the producer
+
+
+def test_fail_fails_the_query_with_class_and_message(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS)
+    query = InBackground(lambda: ctx.collect(LIVE))
+    sink.write(rows(0))
+    reading(sink)
+    sink.fail(KeyError("shard 3"))
+    error = query.error()
+    assert isinstance(error, hr.ProviderError)
+    assert (error.exception_type, error.table, error.partition) == ("KeyError", "t", 0)
+    assert "shard 3" in error.message
+    assert isinstance(error.__cause__, KeyError)
+
+
+def test_fail_before_the_query_fails_a_native_call_in_its_text(ctx: hr.SessionContext) -> None:
+    ctx.register_streaming_table("t", ROWS).fail(TimeoutError("no answer in 5 s"))
+    with pytest.raises(PySparkException, match=r"TimeoutError: no answer in 5 s"):
+        ctx.table("t").count()
+
+
+def test_block_that_raises_fails_the_query_with_the_traceback(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS)
+    query = InBackground(lambda: ctx.collect(LIVE))
+
+    def produce() -> None:
+        with sink:
+            sink.write(rows(0))
+            raise ZeroDivisionError("in the producer")
+
+    with pytest.raises(ZeroDivisionError):
+        produce()
+    error = query.error()
+    assert isinstance(error, hr.ProviderError)
+    assert error.exception_type == "ZeroDivisionError"
+    assert "in produce" in error.traceback
+
+
+def test_failed_partition_fails_the_whole_query(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, partitions=2)
+    query = InBackground(lambda: ctx.collect(LIVE))
+    sink.partition(0).write(rows(0))
+    reading(sink)
+    sink.partition(0).close()
+    sink.partition(1).fail(OSError("disk on fire"))
+    assert "disk on fire" in str(query.error())
+
+
+# A producer that goes away
+
+
+def test_sink_garbage_collected_fails_the_query(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS)
+    query = InBackground(lambda: ctx.collect(LIVE))
+    sink.write(rows(0))
+    reading(sink)
+    del sink
+    gc.collect()
+    error = query.error()
+    assert isinstance(error, hr.ProducerLostError)
+    assert "'t' went away before close()" in str(error)
+
+
+def test_table_deregistered_fails_the_query(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS)
+    query = InBackground(lambda: ctx.collect(LIVE))
+    sink.write(rows(0))
+    reading(sink)
+    assert ctx.deregister_table("t")
+    assert isinstance(query.error(), hr.DeregisteredError)
+    with pytest.raises(hr.DeregisteredError, match="'t' was deregistered"):
+        sink.write(rows(1))
+
+
+def test_table_replaced_fails_the_query_of_the_old_one(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS)
+    query = InBackground(lambda: ctx.collect(LIVE))
+    sink.write(rows(0))
+    reading(sink)
+    ctx.register_table("t", hr.MemTable(rows(5)), replace=True)
+    error = query.error()
+    assert isinstance(error, hr.DeregisteredError)
+    assert "replaced" in str(error)
+    assert ctx.collect("SELECT a FROM t")["a"].to_pylist() == [5]
+
+
+def test_closed_sink_of_a_deregistered_table_still_gives_everything(ctx: hr.SessionContext) -> None:
+    """The producer was done: there is nothing that could be missing."""
+    sink = ctx.register_streaming_table("t", ROWS, capacity=100)
+    for i in range(50):
+        sink.write(rows(i))
+    sink.close()
+    with ctx.execute_stream(LIVE) as stream:
+        first = next(stream)
+        ctx.deregister_table("t")
+        assert first.num_rows + sum(batch.num_rows for batch in stream) == 50
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["native", "stream"])
+def test_context_closed_fails_the_query(ctx: hr.SessionContext, native: bool) -> None:
+    context = hr.SessionContext(ctx.spark)
+    sink = context.register_streaming_table("t", ROWS)
+    frame = context.sql(LIVE)
+    query = InBackground(frame.collect if native else lambda: context.collect(frame))
+    sink.write(rows(0))
+    reading(sink)
+    context.close()
+    error = query.error()
+    assert isinstance(error, PySparkException if native else hr.HeadraceError)
+    assert "context" in str(error)
+    assert "closed" in str(error)
+    with pytest.raises(hr.ProducerLostError):
+        sink.write(rows(1))
+
+
+# A query that fails for another reason
+
+
+def fail_at_five(value: int) -> int:
+    if value == 5:
+        raise LookupError("five is right out")
+    return value
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_udf_that_raises_fails_the_query_with_its_own_error(ctx: hr.SessionContext, partitions: int) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, partitions=partitions)
+    producers = [Producer(lambda i, part=sink.partition(p): part.write(rows(i))) for p in range(partitions)]
+    frame = ctx.table("t").select(F.udf(fail_at_five, "long")("a"))
+    with pytest.raises(PySparkException, match="five is right out") as caught:
+        ctx.collect(frame)
+    assert "StreamConsumedError" not in str(caught.value)
+    for producer in producers:
+        producer.scan_ended()
+
+
+@pytest.mark.parametrize("sql", ["SELECT if(a = 500, raise_error('no such luck'), a) FROM t", "SELECT 1 / (a - 500) FROM t"])
+def test_failing_expression_fails_the_query_with_its_own_error(ctx: hr.SessionContext, sql: str) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, capacity=4)
+    producer = Producer(lambda i: sink.write(rows(i)))
+    with pytest.raises(PySparkException, match=r"no such luck|DIVIDE_BY_ZERO"):
+        ctx.collect(sql)
+    reason = producer.scan_ended()
+    assert "no such luck" in reason or "DIVIDE_BY_ZERO" in reason
+
+
+def test_other_table_failing_ends_the_scan(ctx: hr.SessionContext) -> None:
+    def broken() -> Any:
+        raise RuntimeError("the other table is broken")
+
+    sink = ctx.register_streaming_table("t", ROWS)
+    ctx.register_table("broken", hr.SimpleTable(pa.schema([("b", pa.int64())]), broken))
+    producer = Producer(lambda i: sink.write(rows(i)))
+    with pytest.raises(hr.ProviderError, match="the other table is broken"):
+        ctx.collect("SELECT a FROM t UNION ALL SELECT b FROM broken")
+    producer.scan_ended()
+
+
+# Whole processes
+
+
+def run_script(name: str, *arguments: str, timeout_s: float = 110) -> dict[str, Any]:
+    """Runs a script that prints its findings as JSON on the last line."""
+    done = subprocess.run(
+        [sys.executable, str(SCRIPTS / name), *arguments], capture_output=True, text=True, timeout=timeout_s
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("action", ["collect", "stream"])
+def test_ctrl_c_releases_the_producer(action: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPTS / "interrupted.py"), action], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().strip() == "reading"
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 0, errors[-6000:]
+    found = json.loads(output.strip().splitlines()[-1])
+    assert found["interrupted"] is True
+    assert found["producer"][0] == "ScanEndedError"
+    assert "cancelled" in found["producer"][1] or "closed" in found["producer"][1]
+
+
+def test_producer_process_killed_ends_its_spark_too() -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(SCRIPTS / "interrupted.py"), "collect"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().strip() == "reading"
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert any("java" in child.name() for child in children)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []
+
+
+@pytest.fixture(scope="module")
+def retried() -> dict[str, Any]:
+    return run_script("retried.py", "local[2,4]")
+
+
+def test_task_retried_after_it_read_fails_the_query_with_both_errors(retried: dict[str, Any]) -> None:
+    for kind, message in (retried["native"], retried["stream"]):
+        assert kind in ("IllegalArgumentException", "StreamConsumedError")
+        assert "can be scanned once" in message
+        assert "first attempt fails" in message
+    assert retried["producer"] == "ScanEndedError"
+
+
+def test_result_retried_after_part_was_handed_out_fails_and_says_why(retried: dict[str, Any]) -> None:
+    kind, message = retried["handed out"]
+    assert kind == "StreamError"
+    assert "computed again (attempt 1)" in message
+    assert "first attempt fails" in message
+
+
+def test_result_retried_before_any_was_handed_out_is_whole(retried: dict[str, Any]) -> None:
+    assert retried["not handed out"] == 200_000
+
+
+def test_executor_killed_midstream_fails_the_query(tmp_path: Path) -> None:
+    found = run_script("retried.py", "local-cluster[1,1,1024]")
+    kind, message = found["executor killed"]
+    assert kind == "StreamConsumedError"
+    assert "can be scanned once" in message
+    assert "reader went away" in message
+    assert found["producer"] == "ScanEndedError"
+    assert found["afterwards"] == 10

@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 import headrace as hr
-from benchmarks import pull, push, results
+from benchmarks import adbc, data_source, pull, push, results
 from benchmarks.harness import Result, measure
 
 OUTPUT = Path(__file__).parent.parent / "docs" / "benchmarks"
@@ -29,7 +29,9 @@ def main() -> None:
     arguments = parser.parse_args()
     rounds = arguments.rounds or (7 if arguments.full else 3)
     with hr.SessionContext(master="local[2]", config={"spark.driver.memory": "8g"}) as ctx:
-        groups = {"pull": pull.cases, "push": push.cases, "results": results.cases}
+        groups = {"pull": pull.cases, "push": push.cases, "results": results.cases, "data_source": data_source.cases}
+        if arguments.full or arguments.only.startswith("adbc"):
+            groups["adbc"] = adbc.cases  # starts a PostgreSQL
         cases = []
         for name, build in groups.items():
             if any(arguments.only in text for text in (name, f"{name}:")) or arguments.only.startswith(name):
@@ -76,7 +78,9 @@ def report(measured: list[Result], growth: float | None) -> None:
         table.add_section()
     console.print(table)
     if growth is not None:
-        console.print(f"driver's Python grew by {growth:.0f} MB while 5 GB were pushed through capacity 4 (bar: 200 MB)")
+        console.print(
+            f"driver's Python grew by {growth:.0f} MB while 5 GB were pushed through capacity 4 (bar: 200 MB)"
+        )
     OUTPUT.mkdir(parents=True, exist_ok=True)
     machine = {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
     document = {"machine": machine, "memory_growth_mb": growth, "rows": rows}

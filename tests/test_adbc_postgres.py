@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import math
 import pickle
+import re
 import threading
 import time
 from decimal import Decimal
@@ -76,7 +78,7 @@ TYPES: dict[str, tuple[str, str, pa.DataType, Any]] = {
     "b": ("boolean", "true", pa.bool_(), True),
     "day": ("date", "'0001-01-01'", pa.date32(), dt.date(1, 1, 1)),
     "ts": ("timestamp", "'2024-02-29 01:02:03.000004'", pa.timestamp("us"), dt.datetime(2024, 2, 29, 1, 2, 3, 4)),
-    "tz": ("timestamptz", "'1969-12-31 23:59Z'", pa.timestamp("us", tz="UTC"), dt.datetime(1969, 12, 31, 23, 59, tzinfo=dt.UTC)),
+    "tz": ("timestamptz", "'1970-01-01 01:00+01'", pa.timestamp("us", tz="UTC"), dt.datetime.fromtimestamp(0, dt.UTC)),
     "time": ("time", "'01:02:03'", pa.string(), "01:02:03"),
     "iv": ("interval", "'1 day'", pa.string(), "1 day"),
     "u": ("uuid", "'00000000-0000-0000-0000-0000000000ff'", pa.string(), "00000000-0000-0000-0000-0000000000ff"),
@@ -109,7 +111,8 @@ def test_types_each_arrive_as_declared(ctx: hr.SessionContext, postgres: Postgre
     found = ctx.collect("SELECT * FROM types ORDER BY i4 NULLS LAST").to_pylist()
     assert set(found[1].values()) == {None}
     expected = {name: value for name, (*_, value) in TYPES.items()}
-    assert math.isnan(found[0].pop("d")) and math.isnan(expected.pop("d"))
+    assert math.isnan(found[0].pop("d"))
+    assert math.isnan(expected.pop("d"))
     assert found[0] == expected
 
 
@@ -125,7 +128,7 @@ def test_types_filters_on_every_column_keep_promises(postgres: Postgres) -> None
 def test_numeric_nan_is_refused_by_name(postgres: Postgres) -> None:
     postgres.run("CREATE TABLE notanumber (n numeric(5, 2))", "INSERT INTO notanumber VALUES ('NaN')")
     table = hr.AdbcTable("postgresql", postgres.uri, "notanumber")
-    with pytest.raises(hr.SchemaMismatchError, match="column 'n'.*'nan'"):
+    with pytest.raises(hr.SchemaMismatchError, match=r"column 'n'.*'nan'"):
         rows_of(table.scan(whole(table)))
 
 
@@ -178,9 +181,10 @@ def test_ranges_that_a_filter_rules_out_are_not_asked(events: Postgres) -> None:
 
 def test_query_columns_filters_and_limit_reach_the_database(ctx: hr.SessionContext, events: Postgres) -> None:
     ctx.register_table("events", hr.AdbcTable("postgresql", events.uri, "public.events", "id"))
-    filtered = ctx.sql("SELECT v FROM events WHERE s = 'n1' AND at < TIMESTAMP '2024-01-03' AND upper(s) = 'N1'")
-    text = ctx.explain(filtered)
-    assert "s = 'n1': exact" in text.lower() and ": unsupported" in text.lower(), text
+    filtered = ctx.sql("SELECT v FROM events WHERE s < 'n2' AND at < TIMESTAMP '2024-01-03' AND upper(s) = 'N1'")
+    text = ctx.explain(filtered).lower()
+    assert re.search(r"s < 'n2'.*exact", text), text
+    assert re.search(r"upper.*unsupported", text), text
     assert ctx.collect(filtered).num_rows == len(
         events.rows("SELECT 1 FROM events WHERE s = 'n1' AND at < timestamptz '2024-01-03 00:00Z'")
     )
@@ -313,11 +317,9 @@ def test_early_stop_cancels_the_query(postgres: Postgres, rows: int) -> None:
     ended = threading.Event()
 
     def read() -> None:
-        try:
+        with contextlib.suppress(OSError, hr.ScanEndedError):
             for _ in stream:
                 pass
-        except OSError:
-            pass
         stream.close()
         ended.set()
 

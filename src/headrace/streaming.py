@@ -15,6 +15,7 @@ from headrace.provider import TableProvider
 # What is taken at once and sent as one batch: the size that suits Spark best, whatever size was written.
 _TAKEN_ROWS = 64 * 1024
 _TAKEN_BYTES = 8 << 20
+_MAX_REASON_CHARS = 300
 
 
 class StreamingTable(TableProvider):
@@ -42,10 +43,10 @@ class StreamingTable(TableProvider):
         self._scans.opened(partition, stream)
         return stream
 
-    def query_ended(self, query: object) -> None:
-        """If it was the query that scans this table, nobody will read any more."""
+    def query_ended(self, query: object, error: str = "") -> None:
+        """If it was the query that scans this table, nobody will read any more. ``error`` is Spark's, if it failed."""
         if self._scans.is_reading(query):
-            self.channel.end_scan("the query ended before it had read everything")
+            self.channel.end_scan(_why_ended(error))
 
 
 class StreamingPlan(ExecutionPlan):
@@ -99,6 +100,14 @@ class ChannelStream:
     def close(self) -> None:
         """The reading side is done; before the end of the stream that is an early end."""
         self.interrupt("the query needs no more rows (its limit was reached)")
+
+
+def _why_ended(error: str) -> str:
+    if not error:
+        return "the query ended before it had read everything"
+    if "SPARK_JOB_CANCELLED" in error:
+        return "the query was cancelled"
+    return f"the query failed: {error.strip().splitlines()[0][:_MAX_REASON_CHARS]}"
 
 
 class _Scans:

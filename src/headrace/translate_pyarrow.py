@@ -157,7 +157,7 @@ class _Translator:
             raise _Inexact
         if self._schema is not None and kind is Kind.TIMESTAMP_TZ and isinstance(operand, Column):
             type_ = column_type(self._schema, operand)
-            if pa.types.is_timestamp(type_):  # pyarrow compares other units within one zone only
+            if type_ is not None and pa.types.is_timestamp(type_):  # pyarrow compares other units within one zone only
                 scalar = scalar.cast(pa.timestamp("us", tz=type_.tz))
         if self._schema is not None and kind is Kind.DECIMAL:
             type_ = self._wire(operand)

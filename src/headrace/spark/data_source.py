@@ -71,7 +71,7 @@ class DataSourceTable(TableProvider):
         self._waiting: OrderedDict[tuple[Expr, ...], list[DataSourceReader]] = OrderedDict()
 
     def schema(self) -> pa.Schema:
-        struct = self._source.schema() if self._given is None else self._given
+        struct: Any = self._source.schema() if self._given is None else self._given
         if isinstance(struct, str):
             struct = DataType.fromDDL(struct)  # by Spark's own parser, which needs a running session
         if not isinstance(struct, StructType):

@@ -20,6 +20,7 @@ from headrace.types import batch_without_columns
 
 _FIRST_ROWS, _MOST_ROWS = 256, 16_384  # the first rows soon, and then as many as are quick to turn
 _NONE = type(None)
+_END = object()
 
 
 class DataSourcePlan(ExecutionPlan):
@@ -50,8 +51,8 @@ class DataSourcePlan(ExecutionPlan):
             )
         iterator = iter(records)
         try:
-            first = next(iterator, None)
-            if first is None:
+            first = next(iterator, _END)
+            if first is _END:
                 return
             if isinstance(first, pa.RecordBatch):
                 whole = to_arrow_schema(self._struct, timezone="UTC")
@@ -92,7 +93,7 @@ class RowsToArrow:
         self._schema = schema
         self._name = name
         self._picked = [self._names.index(column) for column in schema.names]
-        self._columns = [_column_converter(struct[column].dataType) for column in schema.names]
+        self._converters = [_column_converter(struct[column].dataType) for column in schema.names]
         self._orders: dict[tuple[str, ...], Callable[[Any], Any]] = {}
 
     def batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
@@ -113,12 +114,15 @@ class RowsToArrow:
             )
         if not self._picked:
             return batch_without_columns(len(rows))
-        columns = zip(*rows, strict=True) if len(self._picked) > 1 else None
-        found: list[Sequence[Any]] = list(columns) if columns is not None else []
-        arrays = []
-        for index, field, convert in zip(self._picked, self._schema, self._columns, strict=True):
-            values = found[index] if found else list(map(itemgetter(index), rows))
-            arrays.append(pa.array(convert(values), field.type))
+        if len(self._picked) == 1:
+            columns: list[Sequence[Any]] = [list(map(itemgetter(self._picked[0]), rows))]
+        else:
+            transposed = list(zip(*rows, strict=True))
+            columns = [transposed[position] for position in self._picked]
+        arrays = [
+            pa.array(convert(values), field.type)
+            for values, convert, field in zip(columns, self._converters, self._schema, strict=True)
+        ]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _by_position(self, row: Any) -> Any:
@@ -150,7 +154,9 @@ def _column_converter(type_: DataType) -> Callable[[Sequence[Any]], Sequence[Any
     convert = LocalDataToArrowConversion._create_converter(type_, none_on_identity=True)
     if convert is None:
         return lambda values: values
-    untouched = {str, _NONE} if isinstance(type_, StringType) else {bytes, _NONE} if isinstance(type_, BinaryType) else set()
+    untouched: set[type] = set()
+    if isinstance(type_, (StringType, BinaryType)):
+        untouched = {str if isinstance(type_, StringType) else bytes, _NONE}
 
     def converted(values: Sequence[Any]) -> Sequence[Any]:
         if untouched and set(map(type, values)) <= untouched:

@@ -149,7 +149,7 @@ class Planner:
     def _query_end(self, question: dict[str, Any]) -> dict[str, Any]:
         for table in self._registry.tables():
             if isinstance(table.provider, StreamingTable):
-                table.provider.query_ended(question["execution"])
+                table.provider.query_ended(question["execution"], question["error"])
         return {}
 
     def _result_partitions(self, question: dict[str, Any]) -> dict[str, Any]:

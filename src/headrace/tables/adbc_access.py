@@ -13,13 +13,14 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from headrace.errors import ScanEndedError
 from headrace.types import batch_without_columns, to_wire
 
 _PREFIX = "adbc_driver_"
 _DIALECTS = {"postgresql": "postgres", "sqlite": "sqlite", "duckdb": "duckdb"}
 _SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|credential|auth", re.IGNORECASE)
 _SETTING = re.compile(r"""([\w.]+)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&;]*)""")
-_FRAGMENT = 4  # a piece of a secret as long as this is not shown either
+_FRAGMENT = 5  # a piece of a secret as long as this is not shown either
 _SQLITE_BATCH_ROWS = "adbc.sqlite.query.batch_rows"
 _COUNTED_ROWS = 1 << 20
 
@@ -175,9 +176,9 @@ class AdbcStream:
                     closable.close()
 
     def _read(self) -> pa.RecordBatch:
-        if self._stopped:
-            raise StopIteration
         try:
+            if self._stopped:
+                raise ScanEndedError("the query was stopped before its end")
             if self._reader is None:
                 self._open()
             return self._reader.read_next_batch()
@@ -195,7 +196,7 @@ class AdbcStream:
         with self._lock:
             self._cursor = cursor
             if self._stopped:
-                raise StopIteration
+                raise ScanEndedError("the query was stopped before it began")
         cursor.execute(self._query)
         self._reader = cursor.fetch_record_batch()
 

@@ -102,6 +102,8 @@ def _postgres_column(field: pa.Field) -> DatabaseColumn:
     """
     metadata = field.metadata or {}
     name = metadata.get(b"POSTGRESQL:type", b"").decode()
+    if not name:  # an older driver
+        return _plain_column(field) if _is_plain(field.type) else _as_text(field.name)
     if name in _POSTGRES_KEPT or (name.startswith("_") and name[1:] in _POSTGRES_KEPT):
         return _plain_column(field)
     if name == "oid":  # unsigned, and the driver says int32
@@ -110,6 +112,12 @@ def _postgres_column(field: pa.Field) -> DatabaseColumn:
     if decimal is not None:  # arrives as text
         return DatabaseColumn(field.name, decimal, quoted(field.name))
     return _as_text(field.name)
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    kind = pa.types
+    number = kind.is_boolean(type_) or kind.is_integer(type_) or kind.is_floating(type_)
+    return bool(number or kind.is_binary(type_) or kind.is_date32(type_) or kind.is_timestamp(type_))
 
 
 def _postgres_decimal(metadata: dict[bytes, bytes]) -> pa.DataType | None:

@@ -43,7 +43,8 @@ class KeyRange:
 
 def supports_ranges(type_: pa.DataType) -> bool:
     kind = pa.types
-    return bool(kind.is_signed_integer(type_) or kind.is_date32(type_) or kind.is_timestamp(type_))
+    timestamp = kind.is_timestamp(type_) and type_.unit == "us"
+    return bool(timestamp or kind.is_signed_integer(type_) or kind.is_date32(type_))
 
 
 def key_ranges(low: Any, high: Any, count: int) -> list[KeyRange]:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.errors import ScanEndedError
+
 
 @dataclass(frozen=True, repr=False)
 class FlightAccess:
@@ -111,7 +113,7 @@ class FlightStream:
             batch = self._reader.read_chunk().data  # StopIteration at the end
             if batch is not None:  # a chunk of metadata alone
                 return batch
-        raise StopIteration
+        raise ScanEndedError("the call was stopped before its end")
 
     def interrupt(self, reason: str) -> None:
         with self._lock:

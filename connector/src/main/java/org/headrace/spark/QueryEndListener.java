@@ -4,6 +4,7 @@ import java.util.HashMap;
 import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.scheduler.JobFailed;
 import org.apache.spark.scheduler.JobSucceeded$;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
@@ -35,9 +36,9 @@ public final class QueryEndListener extends SparkListener {
     if (event instanceof SparkListenerSQLExecutionStart start && isIterated(start)) {
       iterated.add(start.executionId());
     } else if (event instanceof SparkListenerSQLExecutionEnd end) {
-      boolean failed = end.errorMessage().exists(message -> !message.isEmpty());
-      if (failed || !iterated.contains(end.executionId())) {
-        tell(end.executionId());
+      String error = end.errorMessage().isDefined() ? end.errorMessage().get() : "";
+      if (!error.isEmpty() || !iterated.contains(end.executionId())) {
+        tell(end.executionId(), error);
       }
     }
   }
@@ -54,7 +55,7 @@ public final class QueryEndListener extends SparkListener {
   public void onJobEnd(SparkListenerJobEnd end) {
     Long execution = jobs.remove(end.jobId());
     if (execution != null && end.jobResult() != JobSucceeded$.MODULE$) {
-      tell(execution);
+      tell(execution, end.jobResult() instanceof JobFailed failed ? failed.exception().getMessage() : "");
     }
   }
 
@@ -63,11 +64,11 @@ public final class QueryEndListener extends SparkListener {
     return start.details().contains(".toPythonIterator(") || start.details().contains(".toLocalIterator(");
   }
 
-  private void tell(long execution) {
+  private void tell(long execution, String error) {
     iterated.remove(execution);
     if (Planners.isLive(context)) {
       try {
-        Planners.ask(context, "query_end", Map.of("execution", execution));
+        Planners.ask(context, "query_end", Map.of("execution", execution, "error", error));
       } catch (RuntimeException e) {
         // The Python process is ending, and its producers with it.
       }

@@ -1,0 +1,77 @@
+"""A database's table: AdbcTable in ranges, against reading it with pandas and handing it to Spark."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import headrace as hr
+from benchmarks.harness import Case, Contender
+
+MOST_ROWS = 2_000_000  # pandas has them all in memory, twice
+AGGREGATE = ("sum(id)", "sum(v)", "sum(k)", "max(s)")
+PANDAS = "pandas.read_sql, createDataFrame"
+
+
+def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
+    server = _server(min(rows, MOST_ROWS))
+    ctx.register_table("adbc_events", hr.AdbcTable("postgresql", server.uri, "events", "id"), replace=True)
+    aggregate = f"SELECT {', '.join(AGGREGATE)} FROM {{t}}"
+    filtered = "SELECT count(*), max(s) FROM adbc_events WHERE k = 7"
+
+    def queried(query: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in ctx.sql(query).collect()]
+
+    return [
+        Case(
+            "adbc: four columns of a PostgreSQL table",
+            [
+                Contender("headrace", lambda: queried(aggregate.format(t="adbc_events"))),
+                Contender(PANDAS, lambda: _through_pandas(ctx, server.uri, AGGREGATE)),
+            ],
+            {PANDAS: 3.0},
+        ),
+        Case(
+            "adbc: a filter that the database can use",
+            [
+                Contender("headrace", lambda: queried(filtered)),
+                Contender(PANDAS, lambda: _through_pandas(ctx, server.uri, ("count(*)", "max(s)"), "k = 7")),
+            ],
+        ),
+    ]
+
+
+def _server(rows: int) -> Any:
+    """PostgreSQL with one table, for as long as this process runs."""
+    sys.path.append(str(Path(__file__).parent.parent / "tests"))
+    from postgres import running_postgres  # type: ignore[import-not-found]
+
+    stack = contextlib.ExitStack()
+    atexit.register(stack.close)
+    server = stack.enter_context(running_postgres())
+    server.run(
+        "CREATE TABLE events AS SELECT i::bigint AS id, round((i * 0.7919) % 1, 6)::double precision AS v, "
+        f"(i % 1000)::int AS k, 'name' || i % 50 AS s FROM generate_series(1, {rows}) i",
+        "CREATE INDEX ON events (id)",
+        "ANALYZE events",
+    )
+    return server
+
+
+def _through_pandas(
+    ctx: hr.SessionContext, uri: str, aggregate: tuple[str, ...], condition: str = "true"
+) -> list[tuple[Any, ...]]:
+    import pandas as pd
+    import sqlalchemy
+
+    ctx.spark.conf.set("spark.sql.execution.arrow.pyspark.enabled", "true")
+    engine = sqlalchemy.create_engine(uri.replace("postgresql://", "postgresql+psycopg://"))
+    try:
+        frame = pd.read_sql("SELECT id, v, k, s FROM events", engine)
+    finally:
+        engine.dispose()
+    spark_frame = ctx.spark.createDataFrame(frame).where(condition)
+    return [tuple(row) for row in spark_frame.selectExpr(*aggregate).collect()]

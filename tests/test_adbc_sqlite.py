@@ -1,0 +1,185 @@
+"""AdbcTable on SQLite, whose columns hold values of any type, and on DuckDB."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.tables.adbc_access import AdbcAccess, driver_name
+from headrace.testing import check_provider
+
+COLUMNS = "id INTEGER PRIMARY KEY, r REAL, t TEXT COLLATE NOCASE, y BLOB, day DATE, flag BOOLEAN, n NUMERIC, free"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
+        yield connection
+
+
+def path_of(database: sqlite3.Connection) -> str:
+    return str(database.execute("PRAGMA database_list").fetchone()[2])
+
+
+def filled(database: sqlite3.Connection, rows: int = 12, nulls: int = 3) -> str:
+    """A table ``t`` whose first rows are all null."""
+    database.execute(f"CREATE TABLE t ({COLUMNS})")
+    values = [(i, *[None] * 7) for i in range(nulls)]
+    values += [
+        (i, i / 4, "aB"[i % 2], bytes([i % 256]), "2024-01-01", i % 2, i if i % 2 else i / 8, f"f{i}")
+        for i in range(nulls, rows)
+    ]
+    database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+    database.commit()
+    return path_of(database)
+
+
+def table_of(provider: hr.TableProvider, **request: Any) -> pa.Table:
+    schema = provider.schema()
+    plan = provider.scan(hr.ScanRequest(schema, tuple(schema.names), **request))
+    found: list[pa.RecordBatch] = []
+    for partition in range(plan.partitioning.n):
+        stream: Any = plan.execute(partition)
+        found += stream
+        stream.close()
+    return pa.Table.from_batches(found, schema)
+
+
+def test_sqlite_types_come_from_declarations_and_first_values(database: sqlite3.Connection) -> None:
+    provider = hr.AdbcTable("sqlite", filled(database), "t")
+    number, real, text = pa.int64(), pa.float64(), pa.string()
+    types = [number, real, text, pa.binary(), text, number, real, text]
+    assert provider.schema() == pa.schema(zip(["id", "r", "t", "y", "day", "flag", "n", "free"], types, strict=True))
+    assert table_of(provider).to_pylist()[3] == {
+        **{"id": 3, "r": 0.75, "t": "B", "y": b"\x03", "day": "2024-01-01"},
+        **{"flag": 1, "n": 3.0, "free": "f3"},
+    }
+
+
+def test_sqlite_types_hold_where_many_first_rows_are_null(database: sqlite3.Connection) -> None:
+    """By itself the driver takes such a column for one of integers, and fails at its first text."""
+    provider = hr.AdbcTable("sqlite", filled(database, rows=80_010, nulls=80_000), "t")
+    found = table_of(provider)
+    assert found.num_rows == 80_010
+    assert found["t"].null_count == 80_000
+    assert found["free"][-1].as_py() == "f80009"
+
+
+def test_sqlite_empty_table_has_its_types(database: sqlite3.Connection) -> None:
+    found = table_of(hr.AdbcTable("sqlite", filled(database, 0, 0), "main.t", "id"))
+    assert found.num_rows == 0
+    assert found.schema.field("r").type == pa.float64()
+
+
+@pytest.mark.parametrize(("column", "value"), [("id2", "text"), ("id2", 1.5), ("r", "text")])
+def test_sqlite_value_of_another_type_fails_the_scan(database: sqlite3.Connection, column: str, value: Any) -> None:
+    database.execute("CREATE TABLE odd (id2 INTEGER, r REAL)")
+    database.execute("INSERT INTO odd VALUES (1, 1.0)")
+    database.execute(f"INSERT INTO odd ({column}) VALUES (?)", [value])
+    database.commit()
+    with pytest.raises((hr.SchemaMismatchError, OSError), match=f"column '{column}'|Type mismatch"):
+        table_of(hr.AdbcTable("sqlite", path_of(database), "odd"))
+
+
+def test_sqlite_keeps_every_promise(database: sqlite3.Connection) -> None:
+    provider = hr.AdbcTable(
+        "sqlite", filled(database, 24), "t", "id", partitions=3, order_by=[hr.SortKey("t", descending=True), "r"]
+    )
+    check_provider(provider, planning_budget_s=5).raise_if_failed()
+
+
+def test_sqlite_query_through_spark(ctx: hr.SessionContext, database: sqlite3.Connection) -> None:
+    ctx.register_table("lite", hr.AdbcTable("sqlite", filled(database, 1000), "t", "id"))
+    query = "SELECT count(*) AS n, sum(r) AS r FROM lite WHERE t = 'B' AND r < 100.5"
+    assert ctx.collect(query).to_pylist() == [{"n": 200, "r": sum(i / 4 for i in range(3, 402, 2))}]
+
+
+def test_sqlite_ranges_of_a_view_and_rows_added_later(database: sqlite3.Connection) -> None:
+    path = filled(database, 100)
+    database.execute("CREATE VIEW v AS SELECT NULLIF(id, 50) AS k, t FROM t")
+    provider = hr.AdbcTable("sqlite", path, "v", "k", partitions=3)
+    assert table_of(provider).num_rows == 100
+    plan = provider.scan(hr.ScanRequest(provider.schema(), ("k", "t")))
+    database.execute("INSERT INTO t (id) VALUES (-5), (5000)")
+    database.commit()
+    assert [sum(batch.num_rows for batch in plan.execute(i)) for i in range(3)] == [33 + 2, 32, 34 + 1]
+
+
+@pytest.mark.parametrize("text", ['"', "'", "; DROP TABLE t; --", "a.b", "%"])
+def test_sqlite_hostile_names_and_literals_stay_data(database: sqlite3.Connection, text: str) -> None:
+    name = '"' + text.replace('"', '""') + '"'
+    database.execute(f"CREATE TABLE {name} ({name} TEXT)")
+    database.execute(f"INSERT INTO {name} VALUES (?), ('x')", [text])
+    database.commit()
+    provider = hr.AdbcTable("sqlite", path_of(database), (text,), order_by=[text])
+    equal = hr.Comparison("=", hr.Column(text), hr.Literal(text, pa.string()))
+    assert table_of(provider, filters=(equal,)).to_pylist() == [{text: text}]
+
+
+def test_sqlite_date_column_cannot_be_cut_into_ranges(database: sqlite3.Connection) -> None:
+    with pytest.raises(hr.RegistrationError, match="'day' of t has type string"):
+        hr.AdbcTable("sqlite", filled(database), "t", "day").schema()
+
+
+def test_sqlite_missing_table_is_named(database: sqlite3.Connection) -> None:
+    with pytest.raises(Exception, match="no such table: nowhere"):
+        hr.AdbcTable("sqlite", path_of(database), "nowhere").schema()
+
+
+def test_sqlite_key_in_the_uri_is_in_no_error() -> None:
+    with pytest.raises(Exception, match="failed to open") as caught:
+        hr.AdbcTable("sqlite", "file:/nowhere/x.db?mode=ro&key=sesame-1234", "t").schema()
+    assert "sesame" not in str(caught.value)
+
+
+def test_duckdb_reads_through_its_own_driver(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    path = str(tmp_path / "duck.db")
+    with duckdb.connect(path) as connection:
+        connection.execute(
+            "CREATE TABLE t AS SELECT i::INT AS id, i::DECIMAL(9, 2) AS n, TIME '01:02:03' AS at, {'x': i} AS st "
+            "FROM range(100) r(i)"
+        )
+    provider = hr.AdbcTable("duckdb", path, "t", "id", order_by=["id"])
+    above = hr.Comparison(">", hr.Column("id"), hr.Literal(80, pa.int32()))
+    found = table_of(provider, filters=(above,))
+    assert found["id"].to_pylist() == list(range(81, 100))
+    assert found.schema.field("at").type == pa.string()
+
+
+def test_driver_is_named_with_or_without_its_prefix() -> None:
+    assert driver_name("adbc_driver_sqlite") == driver_name("sqlite") == "sqlite"
+    for bad in ("", "adbc-driver-sqlite", "os.path"):
+        with pytest.raises(ValueError, match="is named like"):
+            driver_name(bad)
+    assert AdbcAccess("flightsql", "").dialect is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"table": ""}, ValueError),
+        ({"table": ()}, ValueError),
+        ({"table": "a..b"}, ValueError),
+        ({"table": "t\0"}, ValueError),
+        ({"partitions": 0}, ValueError),
+        ({"order_by": "id"}, TypeError),
+        ({"order_by": [3]}, TypeError),
+        ({"driver": "snowflake", "partition_on": "id"}, ValueError),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        hr.AdbcTable(**{"driver": "sqlite", "uri": ":memory:", "table": "t", **arguments})
+
+
+def test_scan_before_registration_says_so() -> None:
+    with pytest.raises(hr.HeadraceError, match="register the table first"):
+        hr.AdbcTable("sqlite", ":memory:", "t").scan(hr.ScanRequest(pa.schema([]), ()))

@@ -1,0 +1,356 @@
+"""``from_data_source``: the same rows as ``spark.read.format(...)`` gives for the same data source."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyspark.cloudpickle
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    Not,
+    StringStartsWith,
+)
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType, VariantType
+
+import headrace as hr
+from headrace.spark.data_source_filters import pushed_filter
+from headrace.spark.data_source_plan import DataSourcePlan
+
+ROWS = 700
+DDL = (
+    "id bigint, b boolean, i int, d double, s string, y binary, day date, ts timestamp, ntz timestamp_ntz, "
+    "n decimal(10, 2), a array<int>, m map<string, int>, st struct<x: int, y: string>"
+)
+
+
+def value(number: int) -> tuple[Any, ...]:
+    """Every kind of value, some that Spark's conversion changes on the way, and a row of nulls now and then."""
+    if number % 9 == 8:
+        return (number, *[None] * 12)
+    return (
+        number,
+        number % 2 == 0,
+        number,
+        number / 8,
+        number if number % 5 == 0 else True if number % 5 == 1 else f"s{number}",
+        bytearray(b"x") if number % 2 else b"y",
+        dt.date(2024, 1, 1) + dt.timedelta(days=number),
+        dt.datetime(2024, 1, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=5)))
+        if number % 2
+        else dt.datetime(2024, 1, 1),
+        dt.datetime(2024, 1, 1, 12, 0, 0, number),
+        Decimal("NaN") if number % 7 == 0 else Decimal(number) / 8,
+        [number, None],
+        {"k": number},
+        Row(x=number, y="z") if number % 2 else {"x": number},
+    )
+
+
+class Reader(DataSourceReader):
+    def __init__(self, kind: str, names: Sequence[str]) -> None:
+        self.kind = kind
+        self.names = list(names)
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(start) for start in (0, ROWS)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        numbers = range(partition.value, partition.value + ROWS)
+        if self.kind == "arrow":
+            arrays = [pa.array(numbers, pa.int64()), pa.array([f"s{n}" for n in numbers])]
+            for start in range(0, ROWS, 100):
+                yield pa.RecordBatch.from_arrays([array.slice(start, 100) for array in arrays], ["id", "s"])
+        elif self.kind == "row":
+            backwards = Row(*reversed(self.names))
+            for number in numbers:
+                yield backwards(*reversed(value(number)))
+        elif self.kind == "list":
+            yield from (list(value(number)) for number in numbers)
+        else:
+            yield from map(value, numbers)
+
+
+class Source(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "everything"
+
+    def schema(self) -> str | StructType:
+        if self.options["KIND"] == "arrow":
+            return "id bigint, s string"
+        return DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return Reader(self.options["kind"], schema.names)
+
+
+class PushingReader(DataSourceReader):
+    """Takes equality on ``id``, uses ``>`` on it but leaves it to Spark as well."""
+
+    def __init__(self) -> None:
+        self.equal: int | None = None
+        self.above = -1
+        self.given: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
+        self.given = list(filters)
+        for filter_ in filters:
+            match filter_:
+                case EqualTo(attribute=("id",), value=number):
+                    self.equal = number
+                    continue
+                case GreaterThan(attribute=("id",), value=number):
+                    self.above = number // 10 * 10
+            yield filter_
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        for number in range(self.above + 1, 300):
+            if self.equal is None or self.equal == number:
+                yield number, f"s{number % 4}"
+
+
+class PushingSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "pushing"
+
+    def schema(self) -> StructType:
+        return StructType([StructField("id", IntegerType()), StructField("s", StringType())])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PushingReader()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _classes_travel() -> Iterator[None]:
+    """For Spark's own path, whose workers cannot import this module; Headrace brings it by itself."""
+    module = sys.modules[__name__]
+    pyspark.cloudpickle.register_pickle_by_value(module)
+    yield
+    pyspark.cloudpickle.unregister_pickle_by_value(module)
+
+
+@pytest.mark.parametrize("kind", ["tuple", "row", "arrow"])
+def test_data_source_gives_the_rows_that_spark_gives(ctx: hr.SessionContext, spark: SparkSession, kind: str) -> None:
+    spark.dataSource.register(Source)
+    expected = spark.read.format("everything").option("kind", kind).load()
+    ctx.register_table("everything", hr.from_data_source(Source, {"Kind": kind}))
+    found = ctx.table("everything")
+    assert found.schema == expected.schema
+    assert (
+        sorted(found.collect()) == sorted(expected.collect())
+        if kind == "arrow"
+        else ({row.id: row for row in found.collect()} == {row.id: row for row in expected.collect()})
+    )
+    assert ctx.collect("SELECT count(*) AS n, max(s) AS s FROM everything").to_pylist() == [
+        {"n": 2 * ROWS, "s": expected.agg({"s": "max"}).collect()[0][0]}
+    ]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "id = 7",
+        "id > 255",
+        "id = 7 OR id = 8",
+        "id > 255 AND s = 's3' AND upper(s) = 'S3'",
+        "id IS NOT NULL AND s IN ('s1')",
+    ],
+)
+def test_data_source_with_push_filters_gives_the_rows_that_spark_gives(
+    ctx: hr.SessionContext, spark: SparkSession, condition: str
+) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        spark.dataSource.register(PushingSource)
+        expected = spark.read.format("pushing").load().where(condition).collect()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    ctx.register_table("pushing", hr.from_data_source(PushingSource))
+    assert ctx.table("pushing").where(condition).collect() == expected
+
+
+# --- without Spark ---------------------------------------------------------------------------------------
+
+ID, S = hr.Column("id"), hr.Column("s")
+
+
+def number(op: Any, n: int) -> hr.Expr:
+    return hr.Comparison(op, ID, hr.Literal(n, pa.int32()))
+
+
+def pushing() -> Any:
+    provider = hr.from_data_source(PushingSource)
+    provider.schema()
+    return provider
+
+
+def test_push_filters_answers_tell_kept_from_returned() -> None:
+    provider = pushing()
+    filters = [number("=", 7), number(">", 3), hr.Or(number("=", 1), number("=", 2)), hr.Not(hr.IsNull(ID))]
+    answers = provider.supports_filters_pushdown(filters)
+    assert answers == [
+        hr.FilterPushdown.EXACT,
+        hr.FilterPushdown.INEXACT,
+        hr.FilterPushdown.UNSUPPORTED,
+        hr.FilterPushdown.INEXACT,
+    ]
+
+
+def test_push_filters_interleaved_scans_each_get_their_own_reader() -> None:
+    provider = pushing()
+    schema = pa.schema([("id", pa.int32())])
+    asked = [(number("=", 7), hr.Not(hr.IsNull(ID))), (number("=", 8), number(">", 3)), (number("=", 7),)]
+    for filters in asked:
+        provider.supports_filters_pushdown(filters)
+    # IS NOT NULL is implied by id = 7 and not part of the request
+    for filters, expected in [((number("=", 8), number(">", 3)), 8), ((number("=", 7),), 7), ((number("=", 7),), 7)]:
+        plan = provider.scan(hr.ScanRequest(schema, ("id",), filters))
+        assert [batch["id"].to_pylist() for batch in plan.execute(0)] == [[expected]]
+        assert len(plan._reader.given) in (1, 2)
+    assert not provider._waiting
+    fresh = provider.scan(hr.ScanRequest(schema, ("id",)))
+    assert sum(batch.num_rows for batch in fresh.execute(0)) == 300
+
+
+def test_push_filters_that_are_never_scanned_are_forgotten() -> None:
+    provider = pushing()
+    for n in range(200):
+        provider.supports_filters_pushdown([number("=", n)])
+    assert len(provider._waiting) <= 64
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (number("=", 1), EqualTo(("id",), 1)),
+        (hr.Comparison("<", hr.Literal(1, pa.int32()), ID), GreaterThan(("id",), 1)),
+        (hr.Not(number("<", 1)), Not(LessThan(("id",), 1))),
+        (hr.Column("flag"), EqualTo(("flag",), True)),
+        (hr.Not(hr.Column("flag")), Not(EqualTo(("flag",), True))),
+        (hr.IsNull(hr.Column("a", ("b",))), IsNull(("a", "b"))),
+        (hr.Not(hr.IsNull(ID)), IsNotNull(("id",))),
+        (hr.InList(ID, (hr.Literal(1, pa.int32()), hr.Literal(None, pa.int32()))), In(("id",), (1,))),
+        (hr.Not(hr.InList(ID, (hr.Literal(1, pa.int32()), hr.Literal(None, pa.int32())))), None),
+        (hr.StringMatch("STARTS_WITH", S, hr.Literal("a", pa.string())), StringStartsWith(("s",), "a")),
+        (hr.StringMatch("STARTS_WITH", S, hr.Literal(b"a", pa.binary())), None),
+        (hr.Comparison("=", ID, hr.Literal(None, pa.int32())), None),
+        (hr.Comparison("=", ID, S), None),
+        (hr.Comparison("=", hr.Cast(ID, "bigint"), hr.Literal(1, pa.int64())), None),
+        (hr.Or(number("=", 1), number("=", 2)), None),
+    ],
+)
+def test_pushed_filter_is_what_spark_gives(expr: hr.Expr, expected: Filter | None) -> None:
+    assert pushed_filter(expr) == expected
+
+
+class Given(DataSourceReader):
+    """Yields what it was made with."""
+
+    def __init__(self, records: Any) -> None:
+        self.records = records
+        self.closed = False
+
+    def read(self, partition: InputPartition) -> Any:
+        return self.records
+
+
+STRUCT = StructType([StructField("id", IntegerType()), StructField("s", StringType())])
+
+
+def plan_of(records: Any, projection: tuple[str, ...] = ("id", "s")) -> DataSourcePlan:
+    return DataSourcePlan(Given(records), (InputPartition(None),), STRUCT, projection, "given")
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (iter([(1, "a"), (2,)]), "a row of 1 values, expected 2: id, s"),
+        (iter([(1, "a"), "xy"]), "yielded str, expected tuples"),
+        (iter([5]), "yielded int"),
+        (iter([None]), "yielded NoneType"),
+        (iter([Row(id=1, t="a")]), "a Row with the fields id, t, expected id, s"),
+        (iter([pa.record_batch({"id": [1], "s": ["a"]})]), "does not have its schema"),
+        (iter([pa.record_batch([pa.array([1], pa.int32()), ["a"]], ["id", "s"]), (1, "a")]), "yielded tuple"),
+    ],
+)
+def test_records_that_do_not_fit_are_refused(records: Any, message: str) -> None:
+    with pytest.raises(hr.SchemaMismatchError, match=message):
+        list(plan_of(records).execute(0))
+
+
+def test_records_that_are_no_iterable_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"Given\.read of data source given returned NoneType"):
+        list(plan_of(None).execute(0))
+
+
+@pytest.mark.parametrize("projection", [(), ("s",), ("s", "id")])
+def test_records_only_needed_columns_are_turned(projection: tuple[str, ...]) -> None:
+    rows = [(n if "id" in projection else object(), f"s{n}") for n in range(1000)]
+    batches = list(plan_of(iter(rows), projection).execute(0))
+    assert [batch.num_rows for batch in batches] == [256, 512, 232]
+    assert all(batch.schema.names == list(projection) for batch in batches)
+
+
+def test_records_iterator_is_closed_on_early_stop() -> None:
+    ended = []
+
+    def records() -> Iterator[tuple[int, str]]:
+        try:
+            while True:
+                yield 1, "a"
+        finally:
+            ended.append(True)
+
+    stream: Any = plan_of(records()).execute(0)
+    next(stream)
+    stream.close()
+    assert ended == [True]
+
+
+def test_schema_that_would_change_is_refused() -> None:
+    class Variant(PushingSource):
+        def schema(self) -> StructType:
+            return StructType([StructField("v", VariantType())])
+
+    with pytest.raises(hr.UnsupportedTypeError, match=r"'v' has type variant.*spark\.read"):
+        hr.from_data_source(Variant).schema()
+    lower = StructType([StructField("s", StringType("UTF8_LCASE"))])
+    with pytest.raises(hr.UnsupportedTypeError, match="collate UTF8_LCASE"):
+        hr.from_data_source(PushingSource, schema=lower).schema()
+
+
+def test_class_that_is_none_is_refused() -> None:
+    with pytest.raises(TypeError, match="the class itself"):
+        hr.from_data_source(PushingSource({}))  # type: ignore[arg-type]
+
+
+def test_partitions_of_another_kind_are_refused() -> None:
+    class Wrong(PushingReader):
+        def partitions(self) -> Any:
+            return [1, 2]
+
+    class WrongSource(PushingSource):
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return Wrong()
+
+    provider = hr.from_data_source(WrongSource)
+    schema = provider.schema()
+    with pytest.raises(hr.PlanError, match="expected a list of InputPartitions"):
+        provider.scan(hr.ScanRequest(schema, tuple(schema.names)))

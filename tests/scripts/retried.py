@@ -42,7 +42,7 @@ def fails_first(at: int):
     return check
 
 
-def push(ctx: hr.SessionContext, name: str, found: dict[str, object]) -> threading.Thread:
+def push(ctx: hr.SessionContext, name: str, found: dict[str, object]) -> tuple[hr.TableSink, threading.Thread]:
     """Writes one row after the other until the scan ends."""
     sink = ctx.register_streaming_table(name, SCHEMA)
 
@@ -57,13 +57,13 @@ def push(ctx: hr.SessionContext, name: str, found: dict[str, object]) -> threadi
 
     thread = threading.Thread(target=produce, daemon=True)
     thread.start()
-    return thread
+    return sink, thread
 
 
 def on_one_machine(ctx: hr.SessionContext, found: dict[str, object]) -> None:
     for name in ("native", "stream"):
-        thread = push(ctx, name, found)
-        frame = ctx.table(name).select(fails_first(5000)("a"))
+        _, thread = push(ctx, name, found)
+        frame = ctx.sql(f"SELECT if(a = 5000, raise_error('the first attempt fails'), a) FROM {name}")
         found[name] = outcome(lambda frame=frame, name=name: ctx.collect(frame) if name == "stream" else frame.collect())
         thread.join(20)
 
@@ -82,16 +82,20 @@ def on_one_machine(ctx: hr.SessionContext, found: dict[str, object]) -> None:
 
 
 def on_a_cluster(ctx: hr.SessionContext, found: dict[str, object]) -> None:
-    thread = push(ctx, "t", found)
-    with ctx.execute_stream("SELECT a FROM t WHERE a >= 0") as stream:
-        next(stream)
-        (executor,) = [
-            process
-            for process in psutil.Process().children(recursive=True)
-            if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()) and "java" in Path(process.exe()).name
-        ]
-        os.kill(executor.pid, signal.SIGKILL)
-        found["executor killed"] = outcome(lambda: sum(1 for _ in stream))
+    sink, thread = push(ctx, "t", found)
+    query = threading.Thread(
+        target=lambda: found.update({"executor killed": outcome(lambda: ctx.collect("SELECT sum(a) FROM t").to_pylist())})
+    )
+    query.start()
+    while sink.stats.rows_delivered == 0:
+        threading.Event().wait(0.05)
+    (executor,) = [
+        process
+        for process in psutil.Process().children(recursive=True)
+        if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()) and "java" in Path(process.exe()).name
+    ]
+    os.kill(executor.pid, signal.SIGKILL)
+    query.join()
     thread.join(20)
     found["afterwards"] = ctx.spark.range(10).count()
 

@@ -27,6 +27,7 @@ from headrace.sink import TableSink
 from headrace.spark import launch
 from headrace.spark.explain import explain
 from headrace.spark.failures import headrace_errors
+from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.registry import RegisteredTable, Registry
@@ -76,6 +77,7 @@ class SessionContext:
         )
         context: Any = self._spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+        cancel_jobs_on_interrupt()
         self._jvm: Any = context._jvm
         self._jvm.org.headrace.spark.Planners.register(context_id, self._planner)
         self._spark.conf.set(f"spark.sql.catalog.{self._catalog}", _CATALOG_CLASS)

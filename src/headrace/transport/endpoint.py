@@ -325,7 +325,7 @@ class _Refusal:
 
 
 def _parting_words(sock: socket.socket) -> str:
-    """Why a reader says it goes; a killed one says nothing, and under TLS only the serving thread may use the socket."""
+    """Why a reader says it goes. A killed one says nothing; under TLS only the serving thread may use the socket."""
     if isinstance(sock, ssl.SSLSocket):
         return "its reader went away (limit reached, cancelled or failed)"
     try:

@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-JAR := src/headrace/jars/headrace-connector.jar
+JAR := src/headrace/headrace-connector.jar
 JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 
 .DEFAULT_GOAL := help

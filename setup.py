@@ -13,7 +13,7 @@ from setuptools.command.editable_wheel import editable_wheel
 
 ROOT = Path(__file__).parent
 SOURCES = ROOT / "connector" / "src" / "main" / "java"
-JAR = ROOT / "src" / "headrace" / "jars" / "headrace-connector.jar"
+JAR = ROOT / "src" / "headrace" / "headrace-connector.jar"
 
 
 def build_connector() -> None:

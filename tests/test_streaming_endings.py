@@ -358,25 +358,14 @@ def retried() -> dict[str, Any]:
 
 
 def test_task_retried_after_it_read_fails_the_query_with_both_errors(retried: dict[str, Any]) -> None:
-    for kind, message in (retried["native"], retried["stream"]):
-        assert kind in ("IllegalArgumentException", "StreamConsumedError")
+    assert retried["stream"][0] == "StreamConsumedError"
+    for _, message in (retried["native"], retried["stream"]):
         assert "can be scanned once" in message
         assert "first attempt fails" in message
     assert retried["producer"] == "ScanEndedError"
 
 
-def test_result_retried_after_part_was_handed_out_fails_and_says_why(retried: dict[str, Any]) -> None:
-    kind, message = retried["handed out"]
-    assert kind == "StreamError"
-    assert "computed again (attempt 1)" in message
-    assert "first attempt fails" in message
-
-
-def test_result_retried_before_any_was_handed_out_is_whole(retried: dict[str, Any]) -> None:
-    assert retried["not handed out"] == 200_000
-
-
-def test_executor_killed_midstream_fails_the_query(tmp_path: Path) -> None:
+def test_executor_killed_midstream_fails_the_query() -> None:
     found = run_script("retried.py", "local-cluster[1,1,1024]")
     kind, message = found["executor killed"]
     assert kind == "StreamConsumedError"

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 
 import psutil
 import pyarrow as pa
@@ -76,9 +75,28 @@ def on_one_machine(ctx: hr.SessionContext, found: dict[str, object]) -> None:
             return 1 + sum(1 for _ in stream)
 
     found["handed out"] = outcome(consume_at_once)
-    # Two partitions: the second fails and is run again while only the first was handed out.
-    halves = ctx.spark.range(0, 200_000, numPartitions=2).select(check("id"))
-    found["not handed out"] = outcome(lambda: ctx.collect(halves).num_rows)
+    found["collected"] = outcome(lambda: ctx.collect(numbers.select(check("id"))).num_rows)
+    # The second of two partitions fails and is run again while the first holds it up.
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    both = ctx.table("t").union(ctx.spark.range(0, 1000, numPartitions=1).select(fails_first(900)("id")))
+
+    def consume_after_the_retry() -> int:
+        with ctx.execute_stream(both) as stream:
+            sink.write(rows(1))
+            count = next(stream).num_rows
+            while stream._inbox.progress()[0] == 0:  # the second partition is there, whole
+                threading.Event().wait(0.05)
+            sink.close()
+            return count + sum(batch.num_rows for batch in stream)
+
+    found["not handed out"] = outcome(consume_after_the_retry)
+
+
+def is_executor(process: psutil.Process) -> bool:
+    try:
+        return process.name() == "java" and any("CoarseGrainedExecutorBackend" in part for part in process.cmdline())
+    except psutil.Error:
+        return False
 
 
 def on_a_cluster(ctx: hr.SessionContext, found: dict[str, object]) -> None:
@@ -89,11 +107,7 @@ def on_a_cluster(ctx: hr.SessionContext, found: dict[str, object]) -> None:
     query.start()
     while sink.stats.rows_delivered == 0:
         threading.Event().wait(0.05)
-    (executor,) = [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if "CoarseGrainedExecutorBackend" in " ".join(process.cmdline()) and "java" in Path(process.exe()).name
-    ]
+    (executor,) = [process for process in psutil.Process().children(recursive=True) if is_executor(process)]
     os.kill(executor.pid, signal.SIGKILL)
     query.join()
     thread.join(20)

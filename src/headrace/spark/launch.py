@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 import headrace
 from headrace.errors import HeadraceError
 
-JAR = Path(headrace.__file__).parent / "jars" / "headrace-connector.jar"
+JAR = Path(headrace.__file__).parent / "headrace-connector.jar"
 _installed: dict[str, str] = {}
 
 

@@ -43,11 +43,13 @@ class ResultStream:
         endpoint: Endpoint,
         context_id: str,
         on_progress: Callable[[Progress], None] | None = None,
+        *,
+        bounded: bool = True,
     ) -> None:
         connector: Any = frame.sparkSession.sparkContext._jvm
         message = connector.org.headrace.spark.ResultJob.schema(frame._jdf)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(message))
-        self._inbox = ResultInbox(self.schema)
+        self._inbox = ResultInbox(self.schema, bounded=bounded)
         self._on_progress = on_progress
         self._started = monotonic()
         self._rows = self._batches = 0

@@ -210,7 +210,10 @@ class SessionContext:
 
     def collect(self, query: DataFrame | str) -> pa.Table:
         """The whole result as Arrow. Raises Headrace's own errors where a provider failed."""
-        with self.execute_stream(query) as stream:
+        frame = self._frame(query)
+        with headrace_errors():
+            stream = ResultStream(frame, self._planner, self._endpoint, self._context_id, bounded=False)
+        with stream:
             return pa.Table.from_batches(stream, stream.schema)
 
     def execute_stream(

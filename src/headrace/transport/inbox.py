@@ -43,10 +43,15 @@ class _Partition:
 
 
 class ResultInbox:
-    """Many tasks put, one caller takes. Thread-safe."""
+    """Many tasks put, one caller takes. Thread-safe.
 
-    def __init__(self, schema: pa.Schema) -> None:
+    ``bounded=False`` is for a caller who keeps everything anyway: a partition is handed out once it arrived whole, so
+    a task that failed half-way can be run again.
+    """
+
+    def __init__(self, schema: pa.Schema, *, bounded: bool = True) -> None:
         self.schema = schema
+        self._bounded = bounded
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._partitions: dict[int, _Partition] = {}
@@ -68,7 +73,7 @@ class ResultInbox:
                 if self._error is not None:
                     raise self._error
                 partition = self._partition(self._current)
-                if partition.batches:
+                if partition.batches and (self._bounded or partition.done):
                     entry, size = partition.batches.popleft()
                     self._count_bytes(partition, -size)
                     partition.delivered = True
@@ -203,6 +208,8 @@ class ResultInbox:
 
     def _has_room(self, index: int, partition: _Partition, size: int) -> bool:
         """A batch that is larger than the bounds passes when nothing else waits."""
+        if not self._bounded:
+            return True
         if partition.waiting_bytes + size > _MAX_PARTITION_BYTES and partition.waiting_bytes:
             return False
         others_full = self._waiting_bytes + size > _MAX_WAITING_BYTES and self._waiting_bytes > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,6 +14,7 @@ SPARK_SCHEMA = "id long, v double, k int, s string"
 NAMES = 50
 
 
+@functools.cache
 def base_batch(rows: int = BATCH_ROWS) -> pa.RecordBatch:
     """One batch, made once and handed out again and again: what is measured is the way to Spark, not numpy."""
     random = np.random.default_rng(7)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from producing import wait_until
@@ -12,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import headrace as hr
 
+SCRIPTS = Path(__file__).parent / "scripts"
 ROWS = pa.schema([("a", pa.int64()), ("s", pa.string())])
 PROMPT_SECONDS = 8.0  # a second is promised; the machines that run tests are busy
 
@@ -111,3 +118,13 @@ def settings(spark: SparkSession, **values: object) -> Iterator[None]:
 
 def running_jobs(spark: SparkSession) -> int:
     return len(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+@cache
+def findings(script: str, *arguments: str) -> dict[str, Any]:
+    """Runs a script that prints what it found as JSON on its last line; once for all who ask."""
+    command = [sys.executable, str(SCRIPTS / script), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found

@@ -10,20 +10,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pyarrow as pa
 import pytest
 from producing import wait_until
-from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, rows, running_jobs
+from pushing import PROMPT_SECONDS, ROWS, SCRIPTS, InBackground, Producer, findings, rows, running_jobs
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import headrace as hr
 
-SCRIPTS = Path(__file__).parent / "scripts"
 LIVE = "SELECT a FROM t WHERE a >= 0"
 
 
@@ -309,16 +307,6 @@ def test_other_table_failing_ends_the_scan(ctx: hr.SessionContext) -> None:
 # Whole processes
 
 
-def run_script(name: str, *arguments: str, timeout_s: float = 110) -> dict[str, Any]:
-    """Runs a script that prints its findings as JSON on the last line."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPTS / name), *arguments], capture_output=True, text=True, timeout=timeout_s
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
-    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return found
-
-
 @pytest.mark.parametrize("action", ["collect", "stream"])
 def test_ctrl_c_releases_the_producer(action: str) -> None:
     process = subprocess.Popen(
@@ -352,12 +340,8 @@ def test_producer_process_killed_ends_its_spark_too() -> None:
     assert alive == []
 
 
-@pytest.fixture(scope="module")
-def retried() -> dict[str, Any]:
-    return run_script("retried.py", "local[2,4]")
-
-
-def test_task_retried_after_it_read_fails_the_query_with_both_errors(retried: dict[str, Any]) -> None:
+def test_task_retried_after_it_read_fails_the_query_with_both_errors() -> None:
+    retried = findings("retried.py", "local[2,4]")
     assert retried["stream"][0] == "StreamConsumedError"
     for _, message in (retried["native"], retried["stream"]):
         assert "can be scanned once" in message
@@ -366,7 +350,7 @@ def test_task_retried_after_it_read_fails_the_query_with_both_errors(retried: di
 
 
 def test_executor_killed_midstream_fails_the_query() -> None:
-    found = run_script("retried.py", "local-cluster[1,1,1024]")
+    found = findings("retried.py", "local-cluster[1,1,1024]")
     kind, message = found["executor killed"]
     assert kind == "StreamConsumedError"
     assert "can be scanned once" in message

@@ -133,8 +133,7 @@ class ResultInbox:
             if self._error is None:
                 self._error = error
                 for partition in self._partitions.values():
-                    partition.batches.clear()
-                    self._count_bytes(partition, -partition.waiting_bytes)
+                    self._forget(partition)
             self._changed.notify_all()
 
     def open(self, claim: Claim) -> PartitionReceiver:
@@ -145,8 +144,7 @@ class ResultInbox:
                 raise self._sent_twice(claim, partition)
             receiver = PartitionReceiver(self, claim.partition)
             if not partition.done:
-                partition.batches.clear()
-                self._count_bytes(partition, -partition.waiting_bytes)
+                self._forget(partition)
                 partition.sender = receiver
                 self._changed.notify_all()
             return receiver
@@ -195,6 +193,8 @@ class ResultInbox:
             partition = self._partition(receiver.partition)
             if partition.sender is receiver:
                 partition.sender, partition.failure = None, why
+                if not partition.done:  # what is left of it would only keep a second run from replacing it
+                    self._forget(partition)
                 if receiver.partition == self._current:
                     self._unsent_since = monotonic()
                 self._changed.notify_all()
@@ -217,7 +217,7 @@ class ResultInbox:
 
     def _is_stalled(self, index: int) -> bool:
         current = self._partition(self._current)
-        if index == self._current or current.sender is not None or current.done or current.batches:
+        if index == self._current or current.sender is not None or current.done:
             return False
         return monotonic() - self._unsent_since > _STALLED_SECONDS
 
@@ -226,6 +226,10 @@ class ResultInbox:
         self._count_bytes(partition, size)
         if index == self._current:
             self._changed.notify_all()
+
+    def _forget(self, partition: _Partition) -> None:
+        partition.batches.clear()
+        self._count_bytes(partition, -partition.waiting_bytes)
 
     def _count_bytes(self, partition: _Partition, size: int) -> None:
         partition.waiting_bytes += size

@@ -1,0 +1,339 @@
+"""The inbox: order, bounds, partitions that are sent again, and how a result ends; without Spark."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+from producing import wait_until
+from pushing import InBackground
+
+import headrace.transport.inbox as inbox_module
+from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
+from headrace.transport.endpoint import Claim
+from headrace.transport.frames import FrameWriter
+from headrace.transport.inbox import RECEIPT, PartitionReceiver, ResultInbox
+
+SCHEMA = pa.schema([("a", pa.int64())])
+KIB = 1024
+
+
+def batch(value: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([value], pa.int64())], schema=SCHEMA)
+
+
+def values(inbox: ResultInbox) -> list[int]:
+    """Everything up to the end."""
+    found = []
+    while (taken := inbox.take(timeout_s=10)) is not None:
+        found += taken["a"].to_pylist()
+    return found
+
+
+def sender(inbox: ResultInbox, partition: int, attempt: int = 0) -> PartitionReceiver:
+    return inbox.open(Claim(partition, attempt, 1))
+
+
+def send(inbox: ResultInbox, partition: int, *numbers: int, size: int = 10) -> None:
+    """A whole partition, of batches that count as ``size`` bytes."""
+    receiver = sender(inbox, partition)
+    for number in numbers:
+        inbox.put(receiver, batch(number), size)
+    inbox.end(receiver)
+    inbox.left(receiver, "")
+
+
+@pytest.fixture
+def inbox() -> Iterator[ResultInbox]:
+    made = ResultInbox(SCHEMA)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """64 KiB in all, 16 KiB a partition, stalled after a tenth of a second."""
+    monkeypatch.setattr(inbox_module, "_MAX_WAITING_BYTES", 64 * KIB)
+    monkeypatch.setattr(inbox_module, "_MAX_PARTITION_BYTES", 16 * KIB)
+    monkeypatch.setattr(inbox_module, "_STALLED_SECONDS", 0.1)
+
+
+# Order and ends
+
+
+def test_take_hands_out_partitions_in_order_however_they_arrive(inbox: ResultInbox) -> None:
+    inbox.announce(3)
+    for partition in (2, 0, 1):
+        send(inbox, partition, 10 * partition, 10 * partition + 1)
+    inbox.finish()
+    assert values(inbox) == [0, 1, 10, 11, 20, 21]
+    assert inbox.progress() == (3, 3)
+
+
+def test_take_gets_a_batch_before_its_partition_is_whole(inbox: ResultInbox) -> None:
+    taking = InBackground(inbox.take)
+    receiver = sender(inbox, 0)
+    inbox.put(receiver, batch(1), 10)
+    assert taking.result() is not None
+    assert inbox.progress() == (0, None)
+
+
+def test_empty_result_ends_at_once(inbox: ResultInbox) -> None:
+    inbox.announce(0)
+    inbox.finish()
+    assert inbox.take() is None
+
+
+def test_take_without_anything_times_out(inbox: ResultInbox) -> None:
+    with pytest.raises(TimeoutError):
+        inbox.take(timeout_s=0.01)
+
+
+def test_finish_with_a_partition_missing_is_an_error(inbox: ResultInbox) -> None:
+    inbox.announce(2)
+    send(inbox, 0, 1)
+    inbox.finish()
+    with pytest.raises(TransportError, match="never arrived"):
+        values(inbox)
+
+
+def test_fail_raises_the_first_error_each_time(inbox: ResultInbox) -> None:
+    inbox.fail(HeadraceError("first"))
+    inbox.fail(HeadraceError("second"))
+    for _ in range(2):
+        with pytest.raises(HeadraceError, match="first"):
+            inbox.take()
+
+
+def test_close_wakes_those_who_take_and_put(small: None, inbox: ResultInbox) -> None:
+    taking = InBackground(inbox.take)
+    receiver = sender(inbox, 1)
+    inbox.put(receiver, batch(1), 16 * KIB)
+    sender(inbox, 0)
+    putting = InBackground(lambda: inbox.put(receiver, batch(2), 16 * KIB))
+    inbox.close()
+    assert isinstance(taking.error(), ScanEndedError)
+    assert isinstance(putting.error(), StreamError)
+    assert inbox.waiting_bytes == 0
+
+
+# Bounds
+
+
+def test_put_blocks_when_its_partition_has_enough_waiting(small: None, inbox: ResultInbox) -> None:
+    receiver = sender(inbox, 0)
+    putting = InBackground(lambda: [inbox.put(receiver, batch(i), 4 * KIB) for i in range(8)])
+    wait_until(lambda: inbox.waiting_bytes == 16 * KIB)
+    for i in range(8):
+        taken = inbox.take(timeout_s=10)
+        assert taken is not None
+        assert taken["a"].to_pylist() == [i]
+        assert inbox.waiting_bytes <= 16 * KIB
+    putting.result()
+
+
+def test_put_of_many_whole_partitions_blocks_when_all_have_enough_waiting(small: None, inbox: ResultInbox) -> None:
+    """Each is below its own bound; together they would fill the memory while the first is being sent."""
+    inbox.announce(21)
+    first = sender(inbox, 0)
+    sending = InBackground(lambda: [send(inbox, i, i, size=8 * KIB) for i in range(1, 21)])
+    wait_until(lambda: inbox.waiting_bytes == 64 * KIB)
+    inbox.put(first, batch(0), 16 * KIB)  # whose turn it is does not wait for those whose turn it is not
+    inbox.end(first)
+    inbox.left(first, "")
+    taken = [inbox.take(timeout_s=10) for _ in range(21)]
+    assert [each["a"][0].as_py() for each in taken if each is not None] == list(range(21))
+    sending.result()
+
+
+def test_put_of_a_batch_larger_than_the_bounds_passes_alone(small: None, inbox: ResultInbox) -> None:
+    inbox.announce(2)
+    send(inbox, 1, 1, size=1000 * KIB)
+    send(inbox, 0, 0, size=1000 * KIB)
+    inbox.finish()
+    assert values(inbox) == [0, 1]
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["not started", "failed"])
+def test_put_goes_to_disk_while_nobody_sends_the_current_partition(
+    small: None, inbox: ResultInbox, started: bool
+) -> None:
+    """Its task may be waiting for the slot of one that is blocked here."""
+    inbox.announce(2)
+    if started:
+        receiver = sender(inbox, 0)
+        inbox.put(receiver, batch(-1), KIB)
+        inbox.left(receiver, "it broke")
+    sending = InBackground(lambda: send(inbox, 1, *range(100, 200), size=4 * KIB))
+    sending.result(10)
+    assert inbox.waiting_bytes <= 64 * KIB
+    send(inbox, 0, 0, 1)
+    inbox.finish()
+    assert values(inbox) == [0, 1, *range(100, 200)]
+
+
+def test_put_waits_while_the_current_partition_is_being_sent(small: None, inbox: ResultInbox) -> None:
+    sender(inbox, 0)
+    sending = InBackground(lambda: send(inbox, 1, *range(20), size=4 * KIB))
+    sending.join(0.5)
+    assert sending.is_alive()
+    assert inbox.waiting_bytes == 16 * KIB
+
+
+def test_put_that_cannot_spill_fails_the_result_with_the_reason(
+    small: None, inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: pa.RecordBatch) -> Callable[[], pa.RecordBatch]:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(inbox._spill, "store", full)
+    sending = InBackground(lambda: send(inbox, 1, *range(20), size=4 * KIB))
+    with pytest.raises(StreamError, match="No space left on device"):
+        inbox.take(timeout_s=10)
+    assert isinstance(sending.error(), StreamError)
+
+
+def test_unbounded_inbox_takes_everything_and_hands_out_whole_partitions() -> None:
+    inbox = ResultInbox(SCHEMA, bounded=False)
+    inbox.announce(1)
+    receiver = sender(inbox, 0)
+    for i in range(100):
+        inbox.put(receiver, batch(i), 1 << 20)
+    with pytest.raises(TimeoutError):
+        inbox.take(timeout_s=0.01)
+    inbox.left(receiver, "it broke")
+    send(inbox, 0, *range(5))  # run again: nothing of the first run was handed out
+    inbox.finish()
+    assert values(inbox) == [0, 1, 2, 3, 4]
+
+
+# Tasks that run again
+
+
+def test_partition_sent_again_before_any_of_it_was_handed_out_replaces_it(inbox: ResultInbox) -> None:
+    inbox.announce(1)
+    first = sender(inbox, 0)
+    inbox.put(first, batch(1), 10)
+    inbox.left(first, "")
+    send(inbox, 0, 7, 8)
+    inbox.finish()
+    assert values(inbox) == [7, 8]
+
+
+def test_partition_sent_again_after_part_was_handed_out_fails_the_result(inbox: ResultInbox) -> None:
+    first = sender(inbox, 0)
+    inbox.put(first, batch(1), 10)
+    inbox.take()
+    inbox.left(first, "the disk broke")
+    for attempt in (0, 1):
+        with pytest.raises(StreamError, match=rf"(?s)computed again \(attempt {attempt}\).*the disk broke"):
+            sender(inbox, 0, attempt)
+    with pytest.raises(StreamError, match="computed again"):
+        inbox.take()
+
+
+def test_second_copy_of_a_task_is_refused_while_the_first_is_handed_out(inbox: ResultInbox) -> None:
+    inbox.announce(1)
+    first = sender(inbox, 0)
+    inbox.put(first, batch(1), 10)
+    inbox.take()
+    with pytest.raises(StreamError, match="being sent by another attempt"):
+        sender(inbox, 0, 1)
+    inbox.put(first, batch(2), 10)
+    inbox.end(first)
+    inbox.finish()
+    assert values(inbox) == [2]
+
+
+def test_earlier_attempt_cannot_put_or_end_once_it_was_replaced(inbox: ResultInbox) -> None:
+    """Attempts of two stages may have the same number."""
+    inbox.announce(1)
+    first, second = sender(inbox, 0), sender(inbox, 0)
+    for act in (lambda: inbox.put(first, batch(1), 10), lambda: inbox.end(first)):
+        with pytest.raises(StreamError, match="not wanted"):
+            act()
+    inbox.left(first, "")
+    inbox.put(second, batch(2), 10)
+    inbox.end(second)
+    inbox.finish()
+    assert values(inbox) == [2]
+
+
+def test_second_run_of_a_whole_partition_is_ignored(inbox: ResultInbox) -> None:
+    inbox.announce(2)
+    send(inbox, 0, 1)
+    assert inbox.take() is not None
+    send(inbox, 0, 1)
+    send(inbox, 1, 2)
+    inbox.finish()
+    assert values(inbox) == [2]
+
+
+# Frames
+
+
+class Served:
+    """A receiver with a socket, and the task's end of it."""
+
+    def __init__(self, inbox: ResultInbox) -> None:
+        self.task, mine = socket.socketpair()
+        self.task.settimeout(10)
+        receiver = sender(inbox, 0)
+
+        def serve() -> None:
+            with mine:
+                receiver.serve(mine)
+
+        self.serving = InBackground(serve)
+        self.writer = FrameWriter(self.task, SCHEMA)
+        self.writer.schema()
+
+
+def test_receiver_confirms_a_whole_partition(inbox: ResultInbox) -> None:
+    inbox.announce(1)
+    served = Served(inbox)
+    served.writer.batch(batch(1))
+    served.writer.end()
+    assert served.task.recv(10) == RECEIPT
+    served.serving.result()
+    inbox.finish()
+    assert values(inbox) == [1]
+
+
+def test_receiver_of_a_cut_connection_does_not_end_the_partition(inbox: ResultInbox) -> None:
+    served = Served(inbox)
+    served.writer.batch(batch(1))
+    served.task.close()
+    served.serving.result()
+    assert inbox.progress()[0] == 0
+
+
+def test_receiver_remembers_why_a_task_failed(inbox: ResultInbox) -> None:
+    served = Served(inbox)
+    served.writer.batch(batch(1))
+    inbox.take()
+    served.writer.error(json.dumps({"text": "division by zero"}))
+    served.task.close()
+    served.serving.result()
+    with pytest.raises(StreamError, match="division by zero"):
+        sender(inbox, 0, 1)
+
+
+@pytest.mark.parametrize("damage", [b"\xff" * 16, bytes([3, 1, 0, 0, 16, 0, 0, 0, *[0] * 8, *[9] * 16])], ids=["no frame", "count"])
+def test_receiver_of_damaged_frames_fails_the_result(inbox: ResultInbox, damage: bytes) -> None:
+    served = Served(inbox)
+    served.task.sendall(damage)
+    served.serving.result()
+    with pytest.raises(TransportError, match="partition 0 of the result was damaged"):
+        inbox.take()
+
+
+def test_receiver_hangs_up_when_nobody_wants_the_result(inbox: ResultInbox) -> None:
+    served = Served(inbox)
+    inbox.close()
+    served.writer.batch(batch(1))
+    served.serving.result()
+    assert served.task.recv(10) == b""

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 import headrace as hr
 import headrace.streaming
-import headrace.transport.coalesce
 from benchmarks.data import SCHEMA, base_batch, batches
 from benchmarks.harness import Case, Contender
 from headrace.transport.frames import SEND_BUFFER_BYTES, FrameWriter
@@ -50,7 +49,7 @@ def pushed(ctx: hr.SessionContext, source: Callable[[], Any], query: str = AGGRE
 def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
     cached = _cached(ctx, rows)
     small = rows // 4
-    hundred = 1_000_000
+    hundred = 3_000_000
     return [
         Case(
             "push: 65 k-row batches, four-column aggregate",
@@ -143,13 +142,11 @@ def _drain(path: str) -> None:
 
 def _flushing(run: Callable[[], Any]) -> Any:
     """Headrace with merging switched off."""
-    streaming, coalesce = headrace.streaming, headrace.transport.coalesce
-    rows, busy = streaming._TAKEN_ROWS, coalesce._BUSY_SECONDS
-    streaming._TAKEN_ROWS, coalesce._BUSY_SECONDS = 1, -1.0
+    rows, headrace.streaming._TAKEN_ROWS = headrace.streaming._TAKEN_ROWS, 1
     try:
         return run()
     finally:
-        streaming._TAKEN_ROWS, coalesce._BUSY_SECONDS = rows, busy
+        headrace.streaming._TAKEN_ROWS = rows
 
 
 def _created(ctx: hr.SessionContext, rows: int) -> Any:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from producing import wait_until
 from pyspark.sql import SparkSession
 
 import headrace as hr
+from producing import wait_until
 
 SCRIPTS = Path(__file__).parent / "scripts"
 ROWS = pa.schema([("a", pa.int64()), ("s", pa.string())])

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
-from producing import wait_until
-from pushing import InBackground
 
 import headrace.transport.inbox as inbox_module
 from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import FrameWriter
 from headrace.transport.inbox import RECEIPT, PartitionReceiver, ResultInbox
+from producing import wait_until
+from pushing import InBackground
 
 SCHEMA = pa.schema([("a", pa.int64())])
 KIB = 1024
@@ -322,7 +322,9 @@ def test_receiver_remembers_why_a_task_failed(inbox: ResultInbox) -> None:
         sender(inbox, 0, 1)
 
 
-@pytest.mark.parametrize("damage", [b"\xff" * 16, bytes([3, 1, 0, 0, 16, 0, 0, 0, *[0] * 8, *[9] * 16])], ids=["no frame", "count"])
+@pytest.mark.parametrize(
+    "damage", [b"\xff" * 16, bytes([3, 1, 0, 0, 16, 0, 0, 0, *[0] * 8, *[9] * 16])], ids=["no frame", "count"]
+)
 def test_receiver_of_damaged_frames_fails_the_result(inbox: ResultInbox, damage: bytes) -> None:
     served = Served(inbox)
     served.task.sendall(damage)

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pushing import ROWS, filled, rows, settings
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import headrace as hr
+from pushing import ROWS, filled, rows, settings
 
 COUNT = 100
 ADVICE = r"can be scanned once.*(\n.*)*use a TableProvider to scan again"
@@ -73,7 +73,9 @@ QUERIES = {
         "SELECT a FROM t JOIN large ON a = id ORDER BY a", list(range(100)), True, NO_BROADCAST
     ),
     "order by over a cross join": Query(
-        "SELECT a, id FROM t CROSS JOIN small WHERE id < 2 ORDER BY a, id", [(a, i) for a in range(100) for i in (0, 1)], True
+        "SELECT a, id FROM t CROSS JOIN small WHERE id < 2 ORDER BY a, id",
+        [(a, i) for a in range(100) for i in (0, 1)],
+        True,
     ),
     "order by over a distinct union": Query(
         "SELECT a FROM t UNION SELECT id FROM middle ORDER BY 1", list(range(300)), ordered=True
@@ -87,9 +89,7 @@ QUERIES = {
     "broadcast as the small side": Query("SELECT /*+ BROADCAST(t) */ count(*) FROM large JOIN t ON a = id", [100]),
     "merge join": Query("SELECT count(*) FROM t JOIN large ON a = id", [100], settings=NO_BROADCAST),
     "hash join": Query("SELECT /*+ SHUFFLE_HASH(t) */ count(*) FROM t JOIN large ON a = id", [100]),
-    "replicated join": Query(
-        "SELECT /*+ SHUFFLE_REPLICATE_NL(t) */ count(*) FROM t JOIN middle ON a = id", [100]
-    ),
+    "replicated join": Query("SELECT /*+ SHUFFLE_REPLICATE_NL(t) */ count(*) FROM t JOIN middle ON a = id", [100]),
     "outer join": Query("SELECT count(*), count(a) FROM t FULL OUTER JOIN middle ON a = id", [(300, 100)]),
     "cross join small": Query("SELECT count(*), sum(a) FROM t CROSS JOIN small", [(1000, 49500)]),
     "cross join large": Query("SELECT count(*), sum(a) FROM t CROSS JOIN middle", [(30000, 1485000)]),

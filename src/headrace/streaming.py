@@ -78,6 +78,8 @@ class StreamingPlan(ExecutionPlan):
 class ChannelStream:
     """One partition's batches: whatever is queued goes out at once, merged, as soon as the reader asks."""
 
+    merges = True
+
     def __init__(self, reader: Reader[pa.RecordBatch]) -> None:
         self._reader = reader
         self.reason: str | None = None
@@ -104,8 +106,8 @@ class ChannelStream:
 
 def _why_ended(error: str) -> str:
     if not error:
-        return "the query ended before it had read everything"
-    if "SPARK_JOB_CANCELLED" in error:
+        return "the query ended and needs no more rows (its limit was reached, for instance)"
+    if "SPARK_JOB_CANCELLED" in error or "InterruptedException" in error:
         return "the query was cancelled"
     return f"the query failed: {error.strip().splitlines()[0][:_MAX_REASON_CHARS]}"
 

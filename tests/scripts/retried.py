@@ -63,7 +63,9 @@ def on_one_machine(ctx: hr.SessionContext, found: dict[str, object]) -> None:
     for name in ("native", "stream"):
         _, thread = push(ctx, name, found)
         frame = ctx.sql(f"SELECT if(a = 5000, raise_error('the first attempt fails'), a) FROM {name}")
-        found[name] = outcome(lambda frame=frame, name=name: ctx.collect(frame) if name == "stream" else frame.collect())
+        found[name] = outcome(
+            lambda frame=frame, name=name: ctx.collect(frame) if name == "stream" else frame.collect()
+        )
         thread.join(20)
 
     numbers = ctx.spark.range(0, 200_000, numPartitions=1)
@@ -102,7 +104,9 @@ def is_executor(process: psutil.Process) -> bool:
 def on_a_cluster(ctx: hr.SessionContext, found: dict[str, object]) -> None:
     sink, thread = push(ctx, "t", found)
     query = threading.Thread(
-        target=lambda: found.update({"executor killed": outcome(lambda: ctx.collect("SELECT sum(a) FROM t").to_pylist())})
+        target=lambda: found.update(
+            {"executor killed": outcome(lambda: ctx.collect("SELECT sum(a) FROM t").to_pylist())}
+        )
     )
     query.start()
     while sink.stats.rows_delivered == 0:

@@ -49,6 +49,7 @@ class ResultStream:
         connector: Any = frame.sparkSession.sparkContext._jvm
         message = connector.org.headrace.spark.ResultJob.schema(frame._jdf)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(message))
+        _check_types(self.schema)
         self._inbox = ResultInbox(self.schema, bounded=bounded)
         self._on_progress = on_progress
         self._started = monotonic()
@@ -103,9 +104,7 @@ class ResultStream:
     def __enter__(self) -> ResultStream:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
@@ -185,6 +184,20 @@ def _dropped_queries() -> queue.SimpleQueue[Any]:
 
     threading.Thread(target=run, name="headrace-dropped", daemon=True).start()
     return dropped
+
+
+def _check_types(schema: pa.Schema) -> None:
+    """Arrow has one type that pyarrow carries but fails on with a bare KeyError when one looks at a value."""
+    for field in schema:
+        pending = [field.type]
+        while pending:
+            kind = pending.pop()
+            pending += [kind.field(i).type for i in range(kind.num_fields)]
+            if str(kind) == "month_interval":
+                raise HeadraceError(
+                    f"column {field.name!r} of the result has a year-month interval, which pyarrow cannot read; "
+                    "cast it in the query, e.g. to INT"
+                )
 
 
 def _own(error: Exception) -> BaseException:

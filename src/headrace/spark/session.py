@@ -262,9 +262,7 @@ class SessionContext:
     def __enter__(self) -> SessionContext:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
     def _frame(self, query: DataFrame | str) -> DataFrame:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from headrace.transport.frames import FrameWriter
+from headrace.transport.frames import FrameWriter, is_at_least
 from headrace.types import batch_without_columns
 
 MERGED_ROWS = 64 * 1024
@@ -26,8 +26,10 @@ class CoalescingWriter:
     never waits for more. ``send`` blocks while the queue is full. One caller thread.
     """
 
-    def __init__(self, writer: FrameWriter) -> None:
+    def __init__(self, writer: FrameWriter, *, merges: bool = True) -> None:
+        """``merges=False`` for a source that hands out merged batches already: one queue is enough."""
         self._writer = writer
+        self._merges = merges
         self._writing = threading.Lock()
         self._changed = threading.Condition()
         self._queue: list[pa.RecordBatch] = []
@@ -40,9 +42,8 @@ class CoalescingWriter:
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Raises OSError when the reader is gone."""
-        size = batch.nbytes
-        large = batch.num_rows >= _LARGE_ROWS or size >= _LARGE_BYTES
-        if large or time.monotonic() - self._last_sent > _BUSY_SECONDS:
+        large = batch.num_rows >= _LARGE_ROWS or is_at_least(batch, _LARGE_BYTES)
+        if large or not self._merges or time.monotonic() - self._last_sent > _BUSY_SECONDS:
             self._send_queued([batch])
             return
         with self._changed:
@@ -50,7 +51,7 @@ class CoalescingWriter:
             self._raise_error()
             self._queue.append(batch)
             self._rows += batch.num_rows
-            self._bytes += size
+            self._bytes += min(batch.get_total_buffer_size(), _LARGE_BYTES)
             self._changed.notify_all()
         if self._sender is None:
             self._sender = threading.Thread(target=self._run, name="headrace-sender", daemon=True)

@@ -42,6 +42,4 @@ class DriverPartition:
         self._stopped.wait(_REASON_SECONDS)
 
     def _interrupt(self) -> None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(
-            ctypes.c_ulong(self._thread_id), ctypes.py_object(StopRequested)
-        )
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread_id), ctypes.py_object(StopRequested))

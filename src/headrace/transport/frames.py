@@ -59,7 +59,7 @@ class FrameWriter:
         """Large batches go out from where they lie in memory; small ones are cheaper to copy into one piece."""
         self._rows += batch.num_rows
         self._batches += 1
-        if batch.nbytes < _SMALL_BATCH_BYTES:
+        if not is_at_least(batch, _SMALL_BATCH_BYTES):
             message = memoryview(batch.serialize())
             cut = 8 + int.from_bytes(message[4:8], "little")
             self._send(FrameKind.BATCH, message[:cut], [message[cut:]])
@@ -122,6 +122,11 @@ def receive_into(sock: socket.socket, target: memoryview) -> bool:
             return False
         position += received
     return True
+
+
+def is_at_least(batch: pa.RecordBatch, size: int) -> bool:
+    """Whether the batch has ``size`` bytes. ``nbytes`` is exact for slices but costs as much as sending a small batch."""
+    return bool(batch.get_total_buffer_size() >= size and batch.nbytes >= size)
 
 
 def send_all(sock: socket.socket, pieces: Sequence[Any]) -> None:

@@ -32,7 +32,8 @@ def serve_partition(sock: socket.socket, stream: PartitionStream, when_gone: Cal
         when_gone()
         _close(stream)  # a source that was opened already (a claimed channel) must learn of it
         raise
-    failure = _pump(stream, CoalescingWriter(writer), when_gone)
+    merged_already = getattr(stream.source, "merges", False)
+    failure = _pump(stream, CoalescingWriter(writer, merges=not merged_already), when_gone)
     if failure is None:
         writer.end()
     else:

@@ -49,7 +49,7 @@ def pushed(ctx: hr.SessionContext, source: Callable[[], Any], query: str = AGGRE
 def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
     cached = _cached(ctx, rows)
     small = rows // 4
-    hundred = 3_000_000
+    hundred = 6_000_000
     return [
         Case(
             "push: 65 k-row batches, four-column aggregate",
@@ -64,8 +64,8 @@ def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
         Case(
             "push: 100-row batches",
             [
-                Contender("headrace", lambda: pushed(ctx, lambda: batches(hundred, 100))),
-                Contender(FLUSH, lambda: _flushing(lambda: pushed(ctx, lambda: batches(hundred, 100)))),
+                Contender("headrace", lambda: pushed(ctx, lambda: batches(hundred, 100), capacity=256)),
+                Contender(FLUSH, lambda: _flushing(lambda: pushed(ctx, lambda: batches(hundred, 100), capacity=256))),
             ],
             {FLUSH: 4.0},
         ),

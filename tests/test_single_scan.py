@@ -164,18 +164,27 @@ def test_tables_of_the_same_name_in_two_contexts_are_two_tables(ctx: hr.SessionC
         assert mine.join(other.table("t"), "a").count() == 10
 
 
-def test_join_with_a_partitioned_table_prunes_it_without_a_second_scan(ctx: hr.SessionContext, tmp_path: Path) -> None:
-    ctx.spark.range(100).withColumn("p", F.col("id") % 5).write.partitionBy("p").parquet(str(tmp_path / "fact"))
+@pytest.mark.parametrize(
+    ("hint", "pruning"),
+    [
+        ("/*+ BROADCAST(t) */", {}),
+        # As if the streaming table were known to be tiny, so that running it beforehand would pay.
+        (
+            "",
+            {"optimizer__dynamicPartitionPruning__reuseBroadcastOnly": False, "defaultSizeInBytes": 1, **NO_BROADCAST},
+        ),
+    ],
+    ids=["broadcast", "run beforehand"],
+)
+def test_join_that_prunes_partitions_is_right_with_one_scan(
+    ctx: hr.SessionContext, tmp_path: Path, hint: str, pruning: dict[str, Any]
+) -> None:
+    ctx.spark.range(20_000).withColumn("p", F.col("id") % 5).write.partitionBy("p").parquet(str(tmp_path / "fact"))
     ctx.spark.read.parquet(str(tmp_path / "fact")).createOrReplaceTempView("fact")
-    for reuse in (True, False):
-        sink = filled(ctx, f"t_{reuse}", 100)
-        pruning = {"optimizer__dynamicPartitionPruning__reuseBroadcastOnly": reuse}
-        if not reuse:
-            pruning |= {"optimizer__dynamicPartitionPruning__useStats": False, **NO_BROADCAST}
-        with settings(ctx.spark, **pruning):
-            sql = f"SELECT /*+ BROADCAST(t_True) */ count(*) FROM fact JOIN t_{reuse} t_{reuse} ON p = a WHERE s = '3'"
-            assert values(ctx.collect(sql)) == [20]
-        assert sink.stats.state == "finished"
+    sink = filled(ctx, "t", COUNT)
+    with settings(ctx.spark, **pruning):
+        assert values(ctx.collect(f"SELECT {hint} count(*) FROM fact JOIN t ON p = a WHERE s = '3'")) == [4000]
+    assert sink.stats.state == "finished"
 
 
 def by_range(t: DataFrame) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -276,24 +277,63 @@ def test_last_partition_written_first_does_not_deadlock(ctx: hr.SessionContext) 
 # Actions whose jobs run after Spark calls the query over
 
 
-def wait_for_listeners(ctx: hr.SessionContext) -> None:
-    context: Any = ctx.spark.sparkContext
-    context._jsc.sc().listenerBus().waitUntilEmpty(10_000)
-
-
 @pytest.mark.parametrize(
     "iterate", [DataFrame.toLocalIterator, lambda t: iter(t.rdd.toLocalIterator())], ids=["df", "rdd"]
 )
 def test_local_iterator_of_a_live_table_gets_everything(
-    ctx: hr.SessionContext, iterate: Callable[[DataFrame], Any]
+    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, iterate: Callable[[DataFrame], Any]
 ) -> None:
+    """Word that the iterator's query is over comes when its first partition is being read."""
     sink = ctx.register_streaming_table("t", ROWS, partitions=2)
+    tell, told = ctx._planner._operations["query_end"], threading.Event()
+
+    def tell_late(question: dict[str, Any]) -> dict[str, Any]:
+        assert told.wait(60)
+        return tell(question)
+
+    monkeypatch.setitem(ctx._planner._operations, "query_end", tell_late)
+    ctx.spark.range(1).collect()  # what holds up Spark's listeners
     query = InBackground(lambda: [row.a for row in iterate(ctx.table("t"))])
     for i in range(2):
         sink.partition(i).write(rows(i))
-        wait_until(lambda i=i: sink.stats.rows_delivered > i, 30)
+        wait_until(lambda i=i: sink.stats.rows_delivered > 2 * i, 30)
+        told.set()
         wait_for_listeners(ctx)
         sink.partition(i).write(rows(10 + i))
         sink.partition(i).close()
     assert query.result() == [0, 10, 1, 11]
     assert sink.stats.state == "finished"
+
+
+def test_local_iterator_cancelled_releases_the_partitions_it_has_not_reached(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, partitions=3)
+    query = InBackground(lambda: list(ctx.table("t").toLocalIterator()))
+    sink.partition(0).write(rows(0))
+    wait_until(lambda: sink.stats.rows_delivered == 1, 30)
+    producer = Producer(lambda i: sink.partition(2).write(rows(i)))
+    ctx.spark.sparkContext.cancelAllJobs()
+    assert "cancelled" in producer.scan_ended()
+    query.error()
+
+
+def test_rdd_that_is_dropped_releases_the_partitions_it_has_not_reached(ctx: hr.SessionContext) -> None:
+    """Jobs outside of SQL have no end that Spark tells of: the producer learns it when the plan is garbage."""
+    sink = ctx.register_streaming_table("t", ROWS, partitions=3)
+    sink.partition(0).write(rows(0))
+    sink.partition(0).close()
+    assert [row.a for row in ctx.table("t").rdd.take(1)] == [0]
+    producer = Producer(lambda i: sink.partition(2).write(rows(i)))
+    jvm: Any = ctx.spark.sparkContext._jvm
+
+    def collected() -> bool:
+        gc.collect()
+        jvm.System.gc()
+        return producer.error is not None
+
+    wait_until(collected, 30)
+    producer.scan_ended()
+
+
+def wait_for_listeners(ctx: hr.SessionContext) -> None:
+    context: Any = ctx.spark.sparkContext
+    context._jsc.sc().listenerBus().waitUntilEmpty(10_000)

@@ -23,9 +23,7 @@ import pyarrow as pa
 
 import headrace as hr
 
-SCHEMA = pa.schema(
-    [("id", pa.int64()), ("category", pa.string()), ("created", pa.date32()), ("price", pa.float64())]
-)
+SCHEMA = pa.schema([("id", pa.int64()), ("category", pa.string()), ("created", pa.date32()), ("price", pa.float64())])
 PAGE_ROWS = 100
 
 

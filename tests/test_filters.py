@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace import And, Call, Cast, Column, Comparison, InList, IsNull, Literal, Not, Or, StringMatch

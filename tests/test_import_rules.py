@@ -77,9 +77,7 @@ def imports(tree: ast.Module) -> Iterator[str]:
             module = node.module or ""
             # ``from headrace import errors`` imports a module, ``from headrace.plan import SortKey`` a name
             for alias in node.names:
-                is_module = (
-                    (PACKAGE.parent / f"{module}.{alias.name}".replace(".", "/")).with_suffix(".py").exists()
-                )
+                is_module = (PACKAGE.parent / f"{module}.{alias.name}".replace(".", "/")).with_suffix(".py").exists()
                 yield f"{module}.{alias.name}" if is_module else module
 
 

@@ -371,9 +371,7 @@ def test_keep_every_type_by_its_bounds(
 
 
 def test_keep_or_over_two_columns_needs_both_ruled_out() -> None:
-    predicate = PruningPredicate(
-        [Or(cmp("=", 1), cmp("=", 2, B))], pa.schema([("a", pa.int64()), ("b", pa.int64())])
-    )
+    predicate = PruningPredicate([Or(cmp("=", 1), cmp("=", 2, B))], pa.schema([("a", pa.int64()), ("b", pa.int64())]))
     far = ColumnStats(10, 20)
     near = ColumnStats(0, 5)
     containers = [{"a": far, "b": far}, {"a": far, "b": near}, {"a": near, "b": far}, {"a": far}]

@@ -23,9 +23,7 @@ assert "pyspark" in sys.modules
 
 def test_all_names_equal_what_is_visible() -> None:
     visible = [
-        name
-        for name in dir(hr)
-        if not name.startswith("_") and not isinstance(getattr(hr, name), types.ModuleType)
+        name for name in dir(hr) if not name.startswith("_") and not isinstance(getattr(hr, name), types.ModuleType)
     ]
     assert sorted(hr.__all__) == sorted(visible)
     assert len(set(hr.__all__)) == len(hr.__all__)

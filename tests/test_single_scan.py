@@ -47,6 +47,7 @@ class Query:
     settings: dict[str, Any] | None = None
 
 
+PRUNE_BY_BROADCAST = "optimizer__dynamicPartitionPruning__reuseBroadcastOnly"
 NO_BROADCAST = {"autoBroadcastJoinThreshold": -1}
 
 QUERIES = {

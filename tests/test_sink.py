@@ -34,9 +34,7 @@ def batch(*xs: int | None) -> pa.RecordBatch:
     return pa.record_batch({"x": pa.array(xs, pa.int64()), "s": pa.array([str(x) for x in xs])}, SCHEMA)
 
 
-def new_sink(
-    schema: pa.Schema = SCHEMA, capacity: int = 16, **options: Any
-) -> tuple[TableSink, Channel[Any]]:
+def new_sink(schema: pa.Schema = SCHEMA, capacity: int = 16, **options: Any) -> tuple[TableSink, Channel[Any]]:
     channel: Channel[Any] = Channel("t", capacity, **options)
     return TableSink(channel, schema), channel
 
@@ -239,9 +237,7 @@ def test_write_numpy_overwritten_afterwards_keeps_the_values_written(way: str) -
         assert sink.try_write(shared)
     else:
         table = pa.Table.from_batches([shared])
-        sink.write(
-            {"table": table, "c_array": OnlyArray(shared), "c_stream": OnlyStream(table)}.get(way, shared)
-        )
+        sink.write({"table": table, "c_array": OnlyArray(shared), "c_stream": OnlyStream(table)}.get(way, shared))
     values[:] = -1
     assert shared.column(0)[0].as_py() == -1, "the batch shares numpy's memory, or this test shows nothing"
     assert xs(received(channel)) == [list(range(1000))]

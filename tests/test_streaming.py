@@ -184,6 +184,16 @@ def test_types_that_travel_in_another_form_come_back_right(ctx: hr.SessionContex
     assert result.to_pydict() == {"d": ["p", None, "p"], "y": [["q"], None, []], "t": [0, 1, None]}
 
 
+def test_dictionaries_too_large_to_be_merged_come_back_right(ctx: hr.SessionContext) -> None:
+    kind = pa.dictionary(pa.int8(), pa.string())  # counts to 127
+    schema = pa.schema([("d", kind)])
+    with ctx.register_streaming_table("t", schema) as sink:
+        for start in (0, 100, 200):
+            words = pa.array([str(n) for n in range(start, start + 100)])
+            sink.write(pa.record_batch([words.dictionary_encode().cast(kind)], schema=schema))
+    assert ctx.collect("SELECT d FROM t")["d"].to_pylist() == [str(n) for n in range(300)]
+
+
 # What crosses to Spark
 
 

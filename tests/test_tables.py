@@ -309,9 +309,7 @@ def test_mem_table_in_spark_answers_queries(ctx: hr.SessionContext) -> None:
 def test_mem_table_frames_in_spark_keep_values_and_nested_pruning_works(ctx: hr.SessionContext) -> None:
     frame = pd.DataFrame({"day": pd.to_datetime(["2024-01-02", "2024-01-03"]), "n": [1, 2]})
     ctx.register_table("pandas_frame", hr.MemTable(frame))
-    assert ctx.collect("SELECT n FROM pandas_frame WHERE day > TIMESTAMP_NTZ '2024-01-02'").to_pylist() == [
-        {"n": 2}
-    ]
+    assert ctx.collect("SELECT n FROM pandas_frame WHERE day > TIMESTAMP_NTZ '2024-01-02'").to_pylist() == [{"n": 2}]
     polars_frame = pl.DataFrame(
         {
             "p": [{"x": 1, "y": "u"}, {"x": 2, "y": None}],

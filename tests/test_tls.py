@@ -49,9 +49,7 @@ def make_identity(directory: Path, name: str) -> TlsIdentity:
     )
     (directory / f"{name}.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
     (directory / f"{name}.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     return TlsIdentity(str(directory / f"{name}.pem"), str(directory / f"{name}.key"))
 

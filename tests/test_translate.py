@@ -297,7 +297,7 @@ def test_to_sql_hostile_names_and_literals_stay_data(dialect: str, text: str) ->
         (Not(IsNull(A)), "postgres", '"a" IS NOT NULL'),
         (cmp("<", "é"), "postgres", 'CAST("a" AS TEXT) COLLATE "C" < \'é\''),
         (cmp("<", "é"), "duckdb", 'CAST("a" AS TEXT) COLLATE "binary" < \'é\''),
-        (cmp("<", "é"), "sqlite", '"a" COLLATE BINARY < \'é\''),
+        (cmp("<", "é"), "sqlite", "\"a\" COLLATE BINARY < 'é'"),
         (
             StringMatch("CONTAINS", A, lit("50%_!")),
             "postgres",

@@ -43,9 +43,7 @@ class ContainerStats:
     row_count: int | None = None
 
 
-def held_values(
-    stats: ColumnStats, kind: Kind | None, row_count: int | None, name: str
-) -> tuple[Guarantee, bool]:
+def held_values(stats: ColumnStats, kind: Kind | None, row_count: int | None, name: str) -> tuple[Guarantee, bool]:
     """What holds for every value of a column but NaN, and whether NaN may be among them.
 
     ``kind`` is the column's, None where its values cannot be compared; ``name`` is for the error text. Raises

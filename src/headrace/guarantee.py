@@ -53,8 +53,10 @@ class Guarantee:
         if value is None:
             return not self.not_null if self.values is None else None in self.values
         if is_nan(value):
-            return self.upper is None and not _has(self.not_in, value) and (
-                self.values is None or _has(self.values, value)
+            return (
+                self.upper is None
+                and not _has(self.not_in, value)
+                and (self.values is None or _has(self.values, value))
             )
         if self.values is not None:
             return value in self.values

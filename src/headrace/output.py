@@ -37,9 +37,7 @@ def writer_to(output: str) -> Callable[[Batches], str]:
         return lambda result: f"{_write(result, '.csv', sys.stdout.buffer):,} rows"
     path = Path(output)
     if path.suffix not in _FORMATS:
-        raise ValueError(
-            f"--output takes a {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]} file, or -; not {output!r}"
-        )
+        raise ValueError(f"--output takes a {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]} file, or -; not {output!r}")
     if not path.parent.is_dir():
         raise ValueError(f"--output {output}: there is no directory {str(path.parent)!r}")
 

@@ -10,9 +10,7 @@ from headrace.expressions import Expr
 from headrace.provider import FilterPushdown
 
 
-def pushdown_exact_where_possible(
-    filters: Sequence[Expr], *, schema: pa.Schema | None = None
-) -> list[FilterPushdown]:
+def pushdown_exact_where_possible(filters: Sequence[Expr], *, schema: pa.Schema | None = None) -> list[FilterPushdown]:
     """EXACT for each filter that ``to_pyarrow(schema=schema)`` translates, else UNSUPPORTED, in order.
 
     The scan must then apply ``to_pyarrow(schema=schema)`` of every filter in ``request.filters``, with the

@@ -48,9 +48,7 @@ class TableSink:
         self._partition = partition
         self._intake: _Intake = _Intake(channel.name, schema) if whole is None else whole._intake
         if whole is None:
-            lost = ProducerLostError(
-                f"the sink of {channel.name} went away before close(): the stream is not whole"
-            )
+            lost = ProducerLostError(f"the sink of {channel.name} went away before close(): the stream is not whole")
             # Not at exit: the end of the process cuts the connections, and no reader takes that for an end.
             weakref.finalize(self, channel.abandon_soon, lost).atexit = False
 
@@ -145,7 +143,11 @@ class _Intake:
 
     def one(self, data: Any) -> pa.RecordBatch:
         """All of ``data`` as one batch."""
-        if type(data) is pa.RecordBatch and not self._non_null and data.schema.equals(self._schema, check_metadata=True):
+        if (
+            type(data) is pa.RecordBatch
+            and not self._non_null
+            and data.schema.equals(self._schema, check_metadata=True)
+        ):
             # The common case, cheaply. A copy of whole buffers costs half of one that leaves out what a slice hides.
             if data.get_total_buffer_size() <= _SMALL_BYTES:
                 return data.copy_to(_MEMORY)

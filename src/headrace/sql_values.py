@@ -33,9 +33,7 @@ class SqlValues(ABC):
         """A non-null constant of ``kind``."""
 
     @abstractmethod
-    def string_match(
-        self, op: str, operand: exp.Expression, text: exp.Expression, pattern: str
-    ) -> exp.Expression:
+    def string_match(self, op: str, operand: exp.Expression, text: exp.Expression, pattern: str) -> exp.Expression:
         """A prefix, suffix or substring test by bytes; ``text`` is the non-empty ``pattern`` as a literal."""
 
     def truth(self, value: bool | None) -> exp.Expression:
@@ -83,9 +81,7 @@ class SqliteValues(SqlValues):
     def truth(self, value: bool | None) -> exp.Expression:
         return exp.null() if value is None else super().truth(value)
 
-    def string_match(
-        self, op: str, operand: exp.Expression, text: exp.Expression, pattern: str
-    ) -> exp.Expression:
+    def string_match(self, op: str, operand: exp.Expression, text: exp.Expression, pattern: str) -> exp.Expression:
         column = operand.this  # without the collation: LIKE ignores case, these functions do not
         if op == "CONTAINS":
             found = exp.Anonymous(this="instr", expressions=[column, text])
@@ -179,9 +175,7 @@ class DuckDbValues(_TypedValues):
     def _binary(self, value: bytes) -> exp.Expression:
         return exp.Anonymous(this="unhex", expressions=[exp.Literal.string(value.hex())])
 
-    def string_match(
-        self, op: str, operand: exp.Expression, text: exp.Expression, pattern: str
-    ) -> exp.Expression:
+    def string_match(self, op: str, operand: exp.Expression, text: exp.Expression, pattern: str) -> exp.Expression:
         function = {"STARTS_WITH": "starts_with", "ENDS_WITH": "ends_with", "CONTAINS": "contains"}[op]
         return exp.Anonymous(this=function, expressions=[operand, text])
 
@@ -195,9 +189,7 @@ class PostgresValues(_TypedValues):
         arguments = [exp.Literal.string(value.hex()), exp.Literal.string("hex")]
         return exp.Anonymous(this="decode", expressions=arguments)
 
-    def string_match(
-        self, op: str, operand: exp.Expression, text: exp.Expression, pattern: str
-    ) -> exp.Expression:
+    def string_match(self, op: str, operand: exp.Expression, text: exp.Expression, pattern: str) -> exp.Expression:
         escaped = "".join("!" + char if char in "!%_" else char for char in pattern)
         before, after = {"STARTS_WITH": ("", "%"), "ENDS_WITH": ("%", ""), "CONTAINS": ("%", "%")}[op]
         like = exp.Like(this=operand, expression=exp.Literal.string(before + escaped + after))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -82,17 +83,26 @@ class ChannelStream:
 
     def __init__(self, reader: Reader[pa.RecordBatch]) -> None:
         self._reader = reader
+        self._unmerged: deque[pa.RecordBatch] = deque()
         self.reason: str | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 
     def __next__(self) -> pa.RecordBatch:
+        if self._unmerged:
+            return self._unmerged.popleft()
         taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES)
         if taken is END:
             raise StopIteration
         assert isinstance(taken, list)
-        return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
+        if len(taken) == 1:
+            return taken[0]
+        try:
+            return pa.concat_batches(taken)
+        except pa.ArrowInvalid:  # dictionaries that have more values together than their index type can count
+            self._unmerged.extend(taken)
+            return self._unmerged.popleft()
 
     def interrupt(self, reason: str) -> None:
         """The query reads no more: writers learn it now. Any thread, idempotent."""

@@ -35,9 +35,7 @@ def quiet_session() -> SessionContext:
     try:
         with chatter.captured():
             context = SessionContext()
-            context.spark.sparkContext.setLogLevel(
-                "OFF"
-            )  # failed tasks are reported by the query that needed them
+            context.spark.sparkContext.setLogLevel("OFF")  # failed tasks are reported by the query that needed them
     except HeadraceError:
         raise
     except Exception as error:  # whatever pyspark raises when Java does not come up

@@ -154,9 +154,7 @@ def _as_table(data: Any) -> pa.Table:
 def _table_of_batches(data: Iterable[Any]) -> pa.Table:
     batches = list(data)
     if not batches:
-        raise ValueError(
-            "MemTable got no batches, so it has no schema; for an empty table pass schema.empty_table()"
-        )
+        raise ValueError("MemTable got no batches, so it has no schema; for an empty table pass schema.empty_table()")
     schema = batches[0].schema if isinstance(batches[0], pa.RecordBatch) else None
     for index, batch in enumerate(batches):
         if not isinstance(batch, pa.RecordBatch):

@@ -127,9 +127,7 @@ def _takes_request(function: Any) -> bool:
             f"SimpleTable calls function() or function(request), but {name_of(function)} needs "
             f"{', '.join(p.name for p in required)}; bind the others with functools.partial"
         )
-    return bool(required) or bool(
-        parameters and parameters[0].name == "request" and parameters[0].kind in positional
-    )
+    return bool(required) or bool(parameters and parameters[0].name == "request" and parameters[0].kind in positional)
 
 
 def _pruned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -125,7 +125,7 @@ def receive_into(sock: socket.socket, target: memoryview) -> bool:
 
 
 def is_at_least(batch: pa.RecordBatch, size: int) -> bool:
-    """Whether the batch has ``size`` bytes. ``nbytes`` is exact for slices but costs as much as sending a small batch."""
+    """Whether the batch has ``size`` bytes. ``nbytes`` is exact for slices, but costs as much as a small send."""
     return bool(batch.get_total_buffer_size() >= size and batch.nbytes >= size)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import psutil
@@ -269,7 +268,7 @@ def test_udf_that_raises_fails_the_query_with_its_own_error(ctx: hr.SessionConte
             sink.write(rows(i))
 
     @F.udf("long")
-    def fail_at_five(value: int) -> int:
+    def fail_at_five(value):
         if value == 5:
             raise LookupError("five is right out")
         return value
@@ -307,40 +306,38 @@ def test_other_table_failing_ends_the_scan(ctx: hr.SessionContext) -> None:
 # Whole processes
 
 
-@pytest.mark.parametrize("action", ["collect", "stream"])
-def test_ctrl_c_releases_the_producer(action: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, str(SCRIPTS / "interrupted.py"), action],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture(scope="module")
+def interrupted() -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """A process that got Ctrl-C twice, while it collected and while it read a stream, and reads again."""
+    command = [sys.executable, str(SCRIPTS / "interrupted.py"), "native", "stream", "again"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    found = {}
     try:
-        assert process.stdout is not None
-        assert process.stdout.readline().strip() == "reading"
-        process.send_signal(signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+        for action in ("native", "stream"):
+            assert process.stdout.readline() == "reading\n"
+            process.send_signal(signal.SIGINT)
+            found[action] = json.loads(process.stdout.readline())
+        assert process.stdout.readline() == "reading\n"
+        yield process, found
     finally:
         process.kill()
-    assert process.returncode == 0, errors[-6000:]
-    found = json.loads(output.strip().splitlines()[-1])
+        process.wait()
+
+
+@pytest.mark.parametrize("action", ["native", "stream"])
+def test_ctrl_c_releases_the_producer(interrupted: tuple[Any, dict[str, Any]], action: str) -> None:
+    found = interrupted[1][action]
     assert found["interrupted"] is True
     assert found["producer"][0] == "ScanEndedError"
     assert "cancelled" in found["producer"][1] or "closed" in found["producer"][1]
 
 
-def test_producer_process_killed_ends_its_spark_too() -> None:
-    process = subprocess.Popen(
-        [sys.executable, str(SCRIPTS / "interrupted.py"), "collect"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline().strip() == "reading"
+def test_producer_process_killed_ends_its_spark_too(interrupted: tuple[subprocess.Popen[str], Any]) -> None:
+    process = interrupted[0]
     children = psutil.Process(process.pid).children(recursive=True)
     assert any("java" in child.name() for child in children)
-    os.kill(process.pid, signal.SIGKILL)
+    process.kill()
     process.wait()
     _, alive = psutil.wait_procs(children, timeout=30)
     assert alive == []

@@ -1,4 +1,4 @@
-"""Reads a streaming table in the main thread until Ctrl-C; prints how the reader and the producer ended as JSON."""
+"""Reads streaming tables in the main thread, each until Ctrl-C; prints how reader and producer ended as JSON."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import headrace as hr
 SCHEMA = pa.schema([("a", pa.int64())])
 
 
-def main() -> None:
-    ctx = hr.SessionContext(master="local[2]")
-    sink = ctx.register_streaming_table("t", SCHEMA)
+def read(ctx: hr.SessionContext, action: str) -> dict[str, object]:
+    """Reads a streaming table until Ctrl-C, and tells how reader and producer ended."""
+    sink = ctx.register_streaming_table(action, SCHEMA)
     found: dict[str, object] = {"interrupted": False}
 
     def produce() -> None:
@@ -35,15 +35,21 @@ def main() -> None:
     producer.start()
     threading.Thread(target=say_when_reading, daemon=True).start()
     try:
-        if sys.argv[1] == "collect":
-            ctx.sql("SELECT a FROM t WHERE a > 0").collect()
-        else:
-            for _ in ctx.execute_stream("SELECT sum(a) FROM t"):
+        if action == "stream":
+            for _ in ctx.execute_stream("SELECT sum(a) FROM stream"):
                 pass
+        else:
+            ctx.sql(f"SELECT a FROM {action} WHERE a > 0").collect()
     except KeyboardInterrupt:
         found["interrupted"] = True
     producer.join(20)
-    print(json.dumps(found), flush=True)
+    return found
+
+
+def main() -> None:
+    ctx = hr.SessionContext(master="local[2]")
+    for action in sys.argv[1:]:
+        print(json.dumps(read(ctx, action)), flush=True)
     ctx.close()
 
 

@@ -270,7 +270,7 @@ class PartitionReceiver:
                     return
         except StreamError:
             return  # nobody wants it any more, and the task notices when the connection is closed
-        except (TransportError, pa.ArrowException, ValueError, KeyError) as error:
+        except (TransportError, pa.ArrowException, EOFError, ValueError, KeyError) as error:
             self._inbox.fail(TransportError(f"partition {self.partition} of the result was damaged: {error}"))
         finally:
             self._inbox.left(self, why)

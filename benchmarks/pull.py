@@ -89,6 +89,7 @@ def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
                 Contender(RIVAL, lambda q=query: run(q, "pull_rival")),
             ],
             {RIVAL: bar},
+            warmups=3,  # the JVM compiles each query's code while it runs
         )
         for name, (query, bar) in QUERIES.items()
     ]

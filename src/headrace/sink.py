@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.channel import Channel, ChannelStats
 from headrace.errors import ProducerLostError, SchemaMismatchError, SinkClosedError, WriteTimeout
+from headrace.types import indented
 
 _MEMORY = pa.default_cpu_memory_manager()
 _SMALL_BYTES = 16 * 1024
@@ -200,7 +201,7 @@ class _Intake:
     def _mismatch(self, what: str, found: pa.Schema) -> SchemaMismatchError:
         return SchemaMismatchError(
             f"{what} cannot be written to {self._table}; nothing was written\n"
-            f"expected:\n{_indented(self._schema)}\nfound:\n{_indented(found)}"
+            f"expected:\n{indented(self._schema)}\nfound:\n{indented(found)}"
         )
 
 
@@ -232,7 +233,3 @@ def _shares_when_concatenated(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         return True
     return any(_shares_when_concatenated(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def _indented(schema: pa.Schema) -> str:
-    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"

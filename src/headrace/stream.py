@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.errors import SchemaMismatchError
 from headrace.plan import BatchSource, ExecutionPlan
-from headrace.types import converter, forbidden_null, forbids_nulls, wire_schema
+from headrace.types import converter, forbidden_null, forbids_nulls, indented, wire_schema
 
 _END = object()
 
@@ -146,7 +146,7 @@ class PartitionStream:
                 raise SchemaMismatchError(
                     f"{name} yielded a batch whose schema is not the plan's "
                     f"(table {self.task.table!r}, partition {self.partition})\n"
-                    f"expected:\n{_indented(expected)}\nfound:\n{_indented(batch.schema)}"
+                    f"expected:\n{indented(expected)}\nfound:\n{indented(batch.schema)}"
                 )
             # Only what is declared nullable differs; small batches can be merged only if their schemas are equal.
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
@@ -163,7 +163,7 @@ class PartitionStream:
                 raise SchemaMismatchError(
                     f"{self.task.plan_name}.execute yielded nulls in column {path!r}, which the schema declares not "
                     f"null (table {self.task.table!r}, partition {self.partition})\n"
-                    f"expected:\n{_indented(self.task.request_schema)}\nfound:\n{_indented(batch.schema)}"
+                    f"expected:\n{indented(self.task.request_schema)}\nfound:\n{indented(batch.schema)}"
                 )
 
 
@@ -203,7 +203,3 @@ def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Callable[
         return pa.RecordBatch.from_arrays(columns, schema=wire)
 
     return convert
-
-
-def _indented(schema: pa.Schema) -> str:
-    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"

@@ -7,7 +7,7 @@ columnar readers understand) and *Spark's* (as the JSON that ``DataType.fromJson
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -97,6 +97,11 @@ def wire_schema(schema: pa.Schema) -> pa.Schema:
     """``schema`` with every type replaced by its wire type. Raises RegistrationError or UnsupportedTypeError."""
     _refuse_duplicates(schema.names, "the schema")
     return pa.schema([_wire_field(field, field.name) for field in schema])
+
+
+def indented(schema: Iterable[pa.Field]) -> str:
+    """A schema for error messages, a field a line."""
+    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"
 
 
 def spark_schema_json(schema: pa.Schema) -> str:

@@ -28,7 +28,7 @@ from headrace.plan import (
 from headrace.provider import FilterPushdown
 from headrace.spark.predicates import not_null_columns
 from headrace.spark.registry import RegisteredTable
-from headrace.types import pruned_schema, wire_type
+from headrace.types import indented, pruned_schema, wire_type
 
 IMPLIED = "implied"
 """Answer for an IS NOT NULL that another, EXACT, filter already guarantees."""
@@ -193,8 +193,8 @@ def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, n
             return schema
     raise SchemaMismatchError(
         f"{name} has a schema that is neither the request's nor the table's\n"
-        f"requested:\n{_indented(request.schema)}\nthe table's:\n{_indented(table.schema)}\n"
-        f"found:\n{_indented(schema)}"
+        f"requested:\n{indented(request.schema)}\nthe table's:\n{indented(table.schema)}\n"
+        f"found:\n{indented(schema)}"
     )
 
 
@@ -329,10 +329,6 @@ def partitioning_text(partitioning: Partitioning) -> str:
 
 def sort_key_text(key: SortKey) -> str:
     return f"{key.column} {'DESC' if key.descending else 'ASC'} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
-
-
-def _indented(schema: pa.Schema) -> str:
-    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"
 
 
 def _kind(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Partitioning, Placement, ScanRequest, Statistics
 from headrace.stream import batch_iterator
 from headrace.tables.files import DataFile, FileFormat
-from headrace.types import to_wire
+from headrace.types import indented, to_wire
 
 _BATCH_ROWS = 64 * 1024
 
@@ -119,7 +119,7 @@ class ListingPlan(ExecutionPlan):
                 raise SchemaMismatchError(
                     f"the file {file} does not have the table's column {field.name!r}: its schema differs from "
                     "the first file's, which is the table's; convert the file, or leave it out of the paths\n"
-                    f"expected:\n{_indented(self._file_schema)}\nfound:\n{_indented(batch.schema)}"
+                    f"expected:\n{indented(self._file_schema)}\nfound:\n{indented(batch.schema)}"
                 )
             columns.append(to_wire(column, field.type, field.name))
         return pa.RecordBatch.from_arrays(columns, schema=wanted)
@@ -177,7 +177,3 @@ def _empty_rows(count: int) -> Iterator[pa.RecordBatch]:
     rows = pa.RecordBatch.from_arrays([pa.nulls(min(count, _BATCH_ROWS))], names=["nothing"]).select([])
     for start in range(0, count, _BATCH_ROWS):
         yield rows.slice(0, min(_BATCH_ROWS, count - start))
-
-
-def _indented(schema: Sequence[pa.Field]) -> str:
-    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"

@@ -12,7 +12,7 @@ from headrace.expressions import Expr
 from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
 from headrace.provider import FilterPushdown, TableProvider
 from headrace.pushdown import pushdown_exact_where_possible
-from headrace.types import to_wire, wire_type
+from headrace.types import indented, to_wire, wire_type
 
 _BATCH_ROWS = 64 * 1024
 _SMALL_ROWS = 8 * 1024
@@ -155,7 +155,7 @@ def _table_of_batches(data: Iterable[Any]) -> pa.Table:
     batches = list(data)
     if not batches:
         raise ValueError("MemTable got no batches, so it has no schema; for an empty table pass schema.empty_table()")
-    schema = batches[0].schema if isinstance(batches[0], pa.RecordBatch) else None
+    schema: Any = getattr(batches[0], "schema", None)  # if it is no batch, the loop says so first
     for index, batch in enumerate(batches):
         if not isinstance(batch, pa.RecordBatch):
             hint = "; join tables with pyarrow.concat_tables" if isinstance(batch, pa.Table) else ""
@@ -166,7 +166,7 @@ def _table_of_batches(data: Iterable[Any]) -> pa.Table:
         if not batch.schema.equals(schema):
             raise SchemaMismatchError(
                 f"batch {index} does not have the schema of the first one; cast it, or leave it out\n"
-                f"expected:\n{_indented(schema)}\nfound:\n{_indented(batch.schema)}"
+                f"expected:\n{indented(schema)}\nfound:\n{indented(batch.schema)}"
             )
     return pa.Table.from_batches(batches, schema)
 
@@ -198,10 +198,6 @@ def _merged(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return [pa.concat_batches(batches)]
     except pa.ArrowNotImplementedError:  # a few nested types; they stay as they are
         return batches
-
-
-def _indented(schema: pa.Schema) -> str:
-    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"
 
 
 def _no_arrow(data: Any) -> TypeError:

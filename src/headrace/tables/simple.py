@@ -12,7 +12,7 @@ from headrace.errors import SchemaMismatchError
 from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest
 from headrace.provider import TableProvider
 from headrace.stream import batch_iterator
-from headrace.types import to_wire
+from headrace.types import indented, to_wire
 
 
 class SimpleTable(TableProvider):
@@ -99,8 +99,8 @@ class RequestPlan(FunctionPlan):
             return _pruned(batch, self.schema)
         raise SchemaMismatchError(
             f"{self.describe()} yielded a batch that has neither the request's schema nor the table's\n"
-            f"requested:\n{_indented(self.schema)}\nthe table's:\n{_indented(self._table_schema)}\n"
-            f"found:\n{_indented(batch.schema)}"
+            f"requested:\n{indented(self.schema)}\nthe table's:\n{indented(self._table_schema)}\n"
+            f"found:\n{indented(batch.schema)}"
         )
 
 
@@ -140,7 +140,3 @@ def _pruned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def _same(schema: pa.Schema, other: pa.Schema) -> bool:
     return bool(schema.names == other.names and schema.types == other.types)
-
-
-def _indented(schema: pa.Schema) -> str:
-    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"

@@ -25,7 +25,7 @@ from headrace.errors import (
     StreamError,
     WriteTimeout,
 )
-from headrace.lanes import Entry, Lane, Lanes, Offer, Outcome, Taker
+from headrace.lanes import Lane, Lanes, Offer, Outcome, Taker
 
 T = TypeVar("T")
 _TICK_S = 0.5  # how often one who waits looks up for what cannot wake it: lost sink, quiet lane, exit
@@ -107,7 +107,7 @@ class Reader(Generic[T]):
                     return []
                 self._lanes.starve(self.taker, left_s)
         if entries:
-            return [entry.item if entry.loader is None else entry.loader() for entry in entries]
+            return [item if loader is None else loader() for item, _, _, loader in entries]
         self._channel._clean_up()
         if isinstance(self.ending, Exception):
             raise self.ending.with_traceback(self.traceback)
@@ -175,12 +175,12 @@ class Channel(Generic[T]):
         and could not.
         """
         lane = self._lane(partition)
-        gate = threading.Lock()
-        gate.acquire()
         with self._lock:
-            offer = self._lanes.submit(lane, item, rows, size, gate.release)
-        if offer is None:
-            return
+            if self._lanes.submit(lane, item, rows, size):
+                return
+            gate = threading.Lock()
+            gate.acquire()
+            offer = self._lanes.queue(lane, item, rows, size, gate.release)
         deadline = None if timeout_s is None else offer.since + timeout_s
         unread_s = 0.0
         try:
@@ -209,9 +209,9 @@ class Channel(Generic[T]):
 
         lane = self._lane(partition)
         with self._lock:
-            offer = self._lanes.submit(lane, item, rows, size, wake)
-        if offer is None:
-            return
+            if self._lanes.submit(lane, item, rows, size):
+                return
+            offer = self._lanes.queue(lane, item, rows, size, wake)
         try:
             if offer.outcome is None:
                 await settled.wait()
@@ -306,7 +306,7 @@ class Channel(Generic[T]):
                 batches_delivered=lanes.delivered.batches,
                 bytes_delivered=lanes.delivered.size,
                 waiting=len(entries),
-                spilled=sum(entry.loader is not None for entry in entries),
+                spilled=sum(loader is not None for _, _, _, loader in entries),
                 blocked_s=lanes.blocked_s + sum(now - o.since for lane in lanes.all for o in lane.blocked),
             )
 
@@ -341,7 +341,7 @@ class Channel(Generic[T]):
             loader = loader or self._put_away(lane, offer)
             with self._lock:
                 lane.check()
-                self._lanes.push(lane, Entry(None, offer.rows, offer.size, loader))
+                self._lanes.push(lane, (None, offer.rows, offer.size, loader))
         return offer.outcome is not None
 
     def _put_away(self, lane: Lane, offer: Offer) -> Callable[[], T]:

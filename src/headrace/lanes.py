@@ -14,20 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from time import monotonic
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headrace.errors import StreamError
 
 T = TypeVar("T")
 
 
-class Entry(NamedTuple):
-    """An item that waits; a spilled one has a loader in its stead."""
-
-    item: Any
-    rows: int
-    size: int
-    loader: Callable[[], Any] | None = None
+# An item that waits, its rows and bytes; a spilled one has a loader in its stead. A plain tuple: small batches
+# come by the hundred thousand, and a named one costs as much as all else that is done for an entry.
+Entry = tuple[Any, int, int, Callable[[], Any] | None]
 
 
 class Outcome(Enum):
@@ -117,17 +113,21 @@ class Lanes(Generic[T]):
 
     # Writing
 
-    def submit(self, lane: Lane, item: T, rows: int, size: int, wake: Callable[[], None]) -> Offer | None:
-        """Write if there is room (None), else queue up; the offer returned may have been answered already."""
+    def submit(self, lane: Lane, item: T, rows: int, size: int) -> bool:
+        """Write if there is room; False if there is none."""
         if lane.refusal is not None:
             lane.check()
         if not rows:
             self.written.batches += 1
             self.delivered.batches += 1
-            return None
-        if self._has_room(lane):
-            self.push(lane, Entry(item, rows, size))
-            return None
+            return True
+        if not self._has_room(lane):
+            return False
+        self.push(lane, (item, rows, size, None))
+        return True
+
+    def queue(self, lane: Lane, item: T, rows: int, size: int, wake: Callable[[], None]) -> Offer:
+        """Line up after ``submit`` found no room; the offer returned may have been answered already."""
         offer = Offer(item, rows, size, wake)
         lane.blocked.append(offer)
         self.blocked += 1
@@ -136,10 +136,11 @@ class Lanes(Generic[T]):
         return offer
 
     def push(self, lane: Lane, entry: Entry) -> None:
+        _, rows, size, loader = entry
         lane.entries.append(entry)
-        if entry.loader is None:
-            self.memory += entry.size
-        self.written.add(entry.rows, 1, entry.size)
+        if loader is None:
+            self.memory += size
+        self.written.add(rows, 1, size)
         if self.hungry:
             for partition in lane.partitions:
                 self.rouse(self.takers[partition])
@@ -167,15 +168,16 @@ class Lanes(Generic[T]):
         taken: list[Entry] = []
         rows = size = spilled = 0
         for lane in taker.lanes:
-            while lane.entries:
-                entry = lane.entries[0]
-                if taken and (rows + entry.rows > max_rows or size + entry.size > max_bytes):
+            entries = lane.entries
+            while entries:
+                _, entry_rows, entry_size, loader = entries[0]
+                if taken and (rows + entry_rows > max_rows or size + entry_size > max_bytes):
                     break
-                taken.append(lane.entries.popleft())
-                rows += entry.rows
-                size += entry.size
-                if entry.loader is not None:
-                    spilled += entry.size
+                taken.append(entries.popleft())
+                rows += entry_rows
+                size += entry_size
+                if loader is not None:
+                    spilled += entry_size
         if taken:
             taker.lanes.reverse()  # neither of its lanes may starve the other
             taker.last_take = monotonic()
@@ -206,7 +208,7 @@ class Lanes(Generic[T]):
 
     def empty(self, lane: Lane) -> None:
         """Nobody will take from it any more."""
-        self.memory -= sum(entry.size for entry in lane.entries if entry.loader is None)
+        self.memory -= sum(size for _, _, size, loader in lane.entries if loader is None)
         lane.entries.clear()
 
     def admit(self) -> None:
@@ -242,6 +244,6 @@ class Lanes(Generic[T]):
         offer = lane.blocked.popleft()
         self.blocked -= 1
         if outcome is Outcome.WRITTEN:
-            self.push(lane, Entry(offer.item, offer.rows, offer.size))
+            self.push(lane, (offer.item, offer.rows, offer.size, None))
         offer.outcome = outcome
         offer.wake()

@@ -20,6 +20,10 @@ final class HeadraceReaderFactory implements PartitionReaderFactory {
     this.schema = schema;
   }
 
+  boolean producesSameAs(HeadraceReaderFactory other) {
+    return schema.equals(other.schema) && origin.producesSameAs(other.origin);
+  }
+
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
     return true;

@@ -3,6 +3,7 @@ package org.headrace.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
 import java.util.OptionalLong;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
@@ -155,6 +156,26 @@ public final class HeadraceScan
   private OptionalLong optional(String field) {
     JsonNode value = plan.path(field);
     return value.isIntegralNumber() ? OptionalLong.of(value.asLong()) : OptionalLong.empty();
+  }
+
+  /**
+   * Equal scans are run once: Spark then uses the shuffled or broadcast rows of one for both, in a self-join for
+   * instance. So they must read the same columns and run the very same plan.
+   */
+  @Override
+  public boolean equals(Object other) {
+    return this == other
+        || (other instanceof HeadraceScan scan
+            && tableId().equals(scan.tableId())
+            && partitionCount() == scan.partitionCount()
+            && plan.path("partitioning").equals(scan.plan.path("partitioning"))
+            && plan.path("ordering").equals(scan.plan.path("ordering"))
+            && readerFactory.producesSameAs(scan.readerFactory));
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(tableId(), readSchema, partitionCount());
   }
 
   @Override

@@ -24,6 +24,11 @@ abstract class PartitionOrigin implements Serializable {
         : EndpointOrigin.of(plan.get("endpoint"), table);
   }
 
+  /** Whether the rows are sure to be the same; only of two scans of one table. */
+  boolean producesSameAs(PartitionOrigin other) {
+    return this == other;
+  }
+
   /** Opens a partition; executor JVM, once per task attempt. */
   abstract PartitionConnection open(int partition) throws IOException;
 }

@@ -2,6 +2,7 @@ package org.headrace.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.Map;
 import org.apache.spark.SparkFiles;
@@ -26,6 +27,11 @@ final class WorkerOrigin extends PartitionOrigin {
         worker.get("python").asText(),
         worker.get("archive").asText(),
         Base64.getDecoder().decode(worker.get("task").asText()));
+  }
+
+  @Override
+  boolean producesSameAs(PartitionOrigin other) {
+    return other instanceof WorkerOrigin worker && Arrays.equals(pickledTask, worker.pickledTask);
   }
 
   @Override

@@ -1,91 +1,61 @@
-"""``python -m benchmarks``: runs the cases, prints one table, writes docs/benchmarks/latest.json."""
+"""``python -m benchmarks``: Headrace and its rivals in turn; prints one table, writes JSON and a picture."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import os
-import platform
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import Progress as Bar
-from rich.table import Table
-
 import headrace as hr
-from benchmarks import adbc, data_source, pull, push, results
-from benchmarks.harness import Result, measure
+from benchmarks import report
+from benchmarks.bench import Bench, Settings
+from benchmarks.run import run
 
 OUTPUT = Path(__file__).parent.parent / "docs" / "benchmarks"
-console = Console()
 
 
-def main() -> None:
+def main() -> int:
+    """Missed bars do not make it fail: a benchmark is not a test. A wrong answer does."""
+    arguments = _arguments()
+    settings = (Settings.whole() if arguments.full else Settings.quick()).with_(arguments.rows, arguments.rounds)
+    target = OUTPUT / f"{arguments.record or 'latest'}.json"
+    with quiet_jvm():
+        ctx = hr.SessionContext(master="local[2]", config={"spark.driver.memory": "8g", "spark.log.level": "OFF"})
+    with ctx, Bench(ctx, settings) as bench:
+        document = run(bench, target, arguments.only)
+    console = report.console()
+    console.print(report.whole(document))
+    console.print(f"written: {os.path.relpath(target)}, {os.path.relpath(target.with_suffix('.svg'))}")
+    return 1 if document["failures"] else 0
+
+
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="more rounds, and the memory test over 5 GB")
-    parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--rounds", type=int)
-    parser.add_argument("--only", default="", help="run the cases whose name contains this")
-    arguments = parser.parse_args()
-    rounds = arguments.rounds or (7 if arguments.full else 3)
-    with hr.SessionContext(master="local[2]", config={"spark.driver.memory": "8g"}) as ctx:
-        groups = {"pull": pull.cases, "push": push.cases, "results": results.cases, "data_source": data_source.cases}
-        if arguments.full or arguments.only.startswith("adbc"):
-            groups["adbc"] = adbc.cases  # starts a PostgreSQL
-        cases = []
-        for name, build in groups.items():
-            if any(arguments.only in text for text in (name, f"{name}:")) or arguments.only.startswith(name):
-                cases += build(ctx, 5_000_000 if name == "results" else arguments.rows)
-        cases = [case for case in cases if arguments.only in case.name]
-        measured = []
-        with Bar(console=Console(stderr=True), transient=True) as bar:
-            task = bar.add_task("measuring", total=len(cases))
-            for case in cases:
-                bar.update(task, description=case.name)
-                measured.append(measure(case, rounds))
-                bar.advance(task)
-        growth = push.memory_growth_mb(ctx) if arguments.full else None
-    report(measured, growth)
+    parser.add_argument("--full", action="store_true", help="full size and more rounds: under half an hour")
+    parser.add_argument("--rows", type=int, help="rows of the pull and push cases (10 M, full: 20 M)")
+    parser.add_argument("--rounds", type=int, help="measured rounds of each case (3, full: 7)")
+    parser.add_argument("--only", default="", help="run the cases, or the group, whose name contains this")
+    parser.add_argument("--record", metavar="NAME", help="write docs/benchmarks/NAME.json and .svg instead of latest")
+    return parser.parse_args()
 
 
-def report(measured: list[Result], growth: float | None) -> None:
-    table = Table("case", "contender", "best s", "median s", "CPU s", "ratio", "bar")
-    rows = []
-    for result in measured:
-        for timing in result.timings:
-            own = timing is result.timings[0]
-            ratio = None if own else result.ratio(timing.contender)
-            bar = result.case.bars.get(timing.contender)
-            table.add_row(
-                result.case.name if own else "",
-                timing.contender,
-                f"{timing.best:.3f}",
-                f"{timing.median:.3f}",
-                f"{timing.best_cpu:.2f}",
-                "" if ratio is None else f"{ratio:.2f}x",
-                "" if bar is None or ratio is None else f"{bar:.2f}x {'reached' if ratio >= bar else 'MISSED'}",
-            )
-            rows.append(
-                {
-                    "case": result.case.name,
-                    "contender": timing.contender,
-                    "seconds": timing.seconds,
-                    "cpu_seconds": timing.cpu_seconds,
-                    "ratio": ratio,
-                    "bar": bar,
-                }
-            )
-        table.add_section()
-    console.print(table)
-    if growth is not None:
-        console.print(
-            f"driver's Python grew by {growth:.0f} MB while 5 GB were pushed through capacity 4 (bar: 200 MB)"
-        )
-    OUTPUT.mkdir(parents=True, exist_ok=True)
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
-    document = {"machine": machine, "memory_growth_mb": growth, "rows": rows}
-    (OUTPUT / "latest.json").write_text(json.dumps(document, indent=1) + "\n")
+@contextlib.contextmanager
+def quiet_jvm() -> Iterator[None]:
+    """A JVM started in here writes its errors to a file: rivals' workers print tracebacks when they are stopped."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.NamedTemporaryFile(prefix="headrace-bench-", suffix=".log") as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

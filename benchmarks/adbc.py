@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import sys
 from pathlib import Path
 from typing import Any
 
 import headrace as hr
+from benchmarks.bench import Bench
 from benchmarks.harness import Case, Contender
 
 MOST_ROWS = 2_000_000  # pandas has them all in memory, twice
@@ -16,8 +15,10 @@ AGGREGATE = ("sum(id)", "sum(v)", "sum(k)", "max(s)")
 PANDAS = "pandas.read_sql, createDataFrame"
 
 
-def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
-    server = _server(min(rows, MOST_ROWS))
+def cases(bench: Bench) -> list[Case]:
+    ctx = bench.ctx
+    rows = bench.settings.at_most(MOST_ROWS)
+    server = _server(bench, rows)
     ctx.register_table("adbc_events", hr.AdbcTable("postgresql", server.uri, "events", "id"), replace=True)
     aggregate = f"SELECT {', '.join(AGGREGATE)} FROM {{t}}"
     filtered = "SELECT count(*), max(s) FROM adbc_events WHERE k = 7"
@@ -33,6 +34,8 @@ def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
                 Contender(PANDAS, lambda: _through_pandas(ctx, server.uri, AGGREGATE)),
             ],
             {PANDAS: 3.0},
+            rows=rows,
+            most_rounds=3,
         ),
         Case(
             "adbc: a filter that the database can use",
@@ -40,18 +43,18 @@ def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
                 Contender("headrace", lambda: queried(filtered)),
                 Contender(PANDAS, lambda: _through_pandas(ctx, server.uri, ("count(*)", "max(s)"), "k = 7")),
             ],
+            rows=rows,
+            most_rounds=3,
         ),
     ]
 
 
-def _server(rows: int) -> Any:
-    """PostgreSQL with one table, for as long as this process runs."""
+def _server(bench: Bench, rows: int) -> Any:
+    """PostgreSQL with one table, for as long as the run takes."""
     sys.path.append(str(Path(__file__).parent.parent / "tests"))
-    from postgres import running_postgres  # type: ignore[import-not-found]
+    from postgres import running_postgres
 
-    stack = contextlib.ExitStack()
-    atexit.register(stack.close)
-    server = stack.enter_context(running_postgres())
+    server = bench.keep(running_postgres())
     server.run(
         "CREATE TABLE events AS SELECT i::bigint AS id, round((i * 0.7919) % 1, 6)::double precision AS v, "
         f"(i % 1000)::int AS k, 'name' || i % 50 AS s FROM generate_series(1, {rows}) i",

@@ -2,77 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from dataclasses import replace
 
 import headrace as hr
-from benchmarks.data import SPARK_SCHEMA, base_batch, batches
-from benchmarks.harness import Case, Contender
+from benchmarks import rivals
+from benchmarks.bench import Bench
+from benchmarks.harness import Case
+from benchmarks.pull import FOUR
+from benchmarks.rivals import headrace_query, register
+from benchmarks.sources import Rival, Source, options_of
 
-PARTITIONS = 2
 MOST_TUPLES = 2_000_000  # a Python object for each value
 SPARK = "spark.read.format"
-FOUR = "SELECT sum(id), sum(v), sum(k), sum(octet_length(s)) FROM {t}"
 ONE = "SELECT sum(id) FROM {t}"
 
 
-class Reader(DataSourceReader):
-    def __init__(self, rows: int, arrow: bool) -> None:
-        self.rows = rows
-        self.arrow = arrow
-
-    def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(i) for i in range(PARTITIONS)]
-
-    def read(self, partition: InputPartition) -> Iterator[Any]:
-        rows = self.rows // PARTITIONS
-        return batches(rows) if self.arrow else _tuples(rows)
-
-
-class Existing(DataSource):
-    @classmethod
-    def name(cls) -> str:
-        return "existing"
-
-    def schema(self) -> str:
-        return SPARK_SCHEMA
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        return Reader(int(self.options["rows"]), self.options["kind"] == "arrow")
-
-
-def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
-    ctx.spark.dataSource.register(Existing)
-    counts = {"tuples": min(rows, MOST_TUPLES), "arrow": rows}
-    for kind, count in counts.items():
-        options = {"rows": str(count), "kind": kind}
-        ctx.register_table(f"source_{kind}", hr.from_data_source(Existing, options), replace=True)
-        frame = ctx.spark.read.format("existing").options(**options).load()
-        frame.createOrReplaceTempView(f"spark_source_{kind}")
-
-    def run(query: str, table: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in ctx.sql(query.format(t=table)).collect()]
-
-    return [
-        Case(
-            f"data_source: {kind}, {name}",
-            [
-                Contender("headrace", lambda q=query, t=kind: run(q, f"source_{t}")),
-                Contender(SPARK, lambda q=query, t=kind: run(q, f"spark_source_{t}")),
-            ],
-            {SPARK: bar},
-        )
-        for kind, bar in (("tuples", 1.0), ("arrow", 3.0))
-        for name, query in (("four columns", FOUR), ("one column", ONE))
-    ]
-
-
-def _tuples(rows: int) -> Iterator[tuple[Any, ...]]:
-    """Made once and handed out again and again: what is measured is the way to Spark."""
-    columns = [column.to_pylist() for column in base_batch(10_000).columns]
-    made = list(zip(*columns, strict=True))
-    while rows > 0:
-        yield from made[:rows]
-        rows -= len(made)
+def cases(bench: Bench) -> list[Case]:
+    found = []
+    kinds = {"tuples": (bench.settings.at_most(MOST_TUPLES), 1.0), "arrow": (bench.rows, 3.0)}
+    for kind, (rows, bar) in kinds.items():
+        arrow = kind == "arrow"
+        source = Source(rows)
+        table = register(bench, f"source_{kind}", hr.from_data_source(Rival, options_of(source, arrow=arrow)))
+        for name, query in (("four columns", FOUR), ("one column", ONE)):
+            found.append(
+                Case(
+                    f"data_source: {kind}, {name}",
+                    [
+                        headrace_query(bench, table, query),
+                        replace(rivals.data_source(bench, source, query, arrow=arrow), name=SPARK),
+                    ],
+                    {SPARK: bar},
+                    rows=rows,
+                    prepare=bench.forget_memory,
+                )
+            )
+    return found

@@ -1,146 +1,140 @@
-"""Push: a producer thread and a query that run at the same time, against what people do today."""
+"""Push: producer threads and a query that run at the same time, against what people do today."""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import socket
-import tempfile
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import psutil
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-import headrace as hr
 import headrace.streaming
-from benchmarks.data import SCHEMA, base_batch, batches
-from benchmarks.harness import Case, Contender
-from headrace.transport.frames import SEND_BUFFER_BYTES, FrameWriter
+from benchmarks import rivals
+from benchmarks.bench import Bench, Rows
+from benchmarks.data import SCHEMA, base_batch
+from benchmarks.harness import Case, Contender, Figure, Probe
+from benchmarks.pull import FOUR
+from benchmarks.rivals import CREATE, DETOUR, HEADRACE, MEMORY, SOCKET
+from benchmarks.sources import Source
 
-AGGREGATE = "SELECT sum(id), sum(v), sum(k), sum(octet_length(s)) FROM {t}"
-SOCKET = "bare Unix socket"
-MEMORY = "Spark, data in JVM memory"
-CREATE = "createDataFrame"
-PARQUET = "Parquet detour"
 FLUSH = "one flush per batch"
+EIGHT = "headrace, 8 threads"
+MOST_ANSWER_ROWS = 5_000_000
+BATCH_SIZES = {1: 100_000, 100: 6_000_000, 8_192: None, 65_536: None, 1_000_000: None}
+"""Rows in a batch, and how many rows there are at most."""
+CAPACITIES = {1: 4096, 100: 256, 8_192: 64, 65_536: 16, 1_000_000: 4}
+"""Batches that may wait: more of them where they are small, as a producer of such would choose."""
 
 
-def pushed(ctx: hr.SessionContext, source: Callable[[], Any], query: str = AGGREGATE, capacity: int = 16) -> Any:
-    """Push everything ``source`` yields from one thread while this one queries."""
-    sink = ctx.register_streaming_table("pushed", SCHEMA, capacity=capacity)
+def cases(bench: Bench) -> list[Case | Probe]:
+    found: list[Case | Probe] = [_aggregate(bench), _small_batches(bench), _answer(bench), *_batch_sizes(bench)]
+    if bench.settings.full:
+        found.append(Probe("push: memory", lambda: [memory_growth(bench, bench.settings.memory_bytes)]))
+    return found
 
-    def produce() -> None:
-        with sink:
-            for batch in source():
-                sink.write(batch)
 
-    producer = threading.Thread(target=produce)
+def pushed(bench: Bench, source: Source, threads: int = 1, capacity: int = 16) -> Rows:
+    """Each thread pushes its share of the source, one partition of it, while this thread queries."""
+    shares = Source(source.rows, source.shape, source.batch_rows, threads)
+    return pushing(bench, [partial(shares.batches, i) for i in range(threads)], capacity)
+
+
+def pushing(bench: Bench, producers: list[Callable[[], Iterator[pa.RecordBatch]]], capacity: int) -> Rows:
+    sink = bench.ctx.register_streaming_table("pushed", SCHEMA, capacity=capacity)
+
+    def produce(made: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+        for batch in made():
+            sink.write(batch)
+
+    def produce_all() -> None:
+        with sink, ThreadPoolExecutor(len(producers)) as pool:
+            list(pool.map(produce, producers))
+
+    producer = threading.Thread(target=produce_all)
     producer.start()
     try:
-        return [tuple(row) for row in ctx.sql(query.format(t="pushed")).collect()]
+        return bench.sql(FOUR, t="pushed")
     finally:
         producer.join()
-        ctx.deregister_table("pushed")
+        bench.ctx.deregister_table("pushed")
 
 
-def cases(ctx: hr.SessionContext, rows: int) -> list[Case]:
-    cached = _cached(ctx, rows)
-    small = rows // 4
-    hundred = 6_000_000
-    return [
-        Case(
-            "push: 65 k-row batches, four-column aggregate",
-            [
-                Contender("headrace", lambda: pushed(ctx, lambda: batches(rows))),
-                Contender(SOCKET, lambda: _bare_socket(rows)),
-                Contender(MEMORY, lambda: [tuple(r) for r in ctx.sql(AGGREGATE.format(t=cached)).collect()]),
-            ],
-            {SOCKET: 0.6},
-            agree=False,
-        ),
-        Case(
-            "push: 100-row batches",
-            [
-                Contender("headrace", lambda: pushed(ctx, lambda: batches(hundred, 100), capacity=256)),
-                Contender(FLUSH, lambda: _flushing(lambda: pushed(ctx, lambda: batches(hundred, 100), capacity=256))),
-            ],
-            {FLUSH: 4.0},
-        ),
-        Case(
-            "push: from batches to the answer",
-            [
-                Contender("headrace", lambda: pushed(ctx, lambda: batches(small))),
-                Contender(CREATE, lambda: _created(ctx, small)),
-                Contender(PARQUET, lambda: _detoured(ctx, small)),
-            ],
-            {CREATE: 5.0, PARQUET: 1.5},
-        ),
-    ]
+def _aggregate(bench: Bench) -> Case:
+    """Bound by the slower of the two limits: by the socket, or by Spark's sums over rows that are there already.
+
+    One sink is one partition, so the data in memory is one too: both have one core for the sums.
+    """
+    source = Source(bench.rows, partitions=1)
+    return Case(
+        "push: four columns",
+        [
+            Contender(HEADRACE, lambda: pushed(bench, source)),
+            rivals.pushed_bytes(bench, source),
+            rivals.memory(bench, source, FOUR),
+        ],
+        {SOCKET: 0.6, MEMORY: 0.6},
+        either=True,
+        rows=source.rows,
+        prepare=lambda: bench.in_memory(source),
+        finish=bench.forget_memory,
+    )
 
 
-def memory_growth_mb(ctx: hr.SessionContext, total_bytes: int = 5 << 30) -> float:
-    """How much this process grows while ``total_bytes`` are pushed through a channel of four batches."""
-    batch = base_batch()
-    count = total_bytes // batch.nbytes
-    me = psutil.Process()
-    pushed(ctx, lambda: (batch for _ in range(20)), capacity=4)
-    before = peak = me.memory_info().rss
-
-    def watched() -> Any:
-        nonlocal peak
-        for _ in range(count):
-            peak = max(peak, me.memory_info().rss)
-            yield batch
-
-    pushed(ctx, watched, capacity=4)
-    return (peak - before) / 1e6
+def _small_batches(bench: Bench) -> Case:
+    source = Source(bench.settings.at_most(6_000_000), batch_rows=100)
+    return Case(
+        "push: 100-row batches, merged",
+        [
+            Contender(HEADRACE, lambda: pushed(bench, source, capacity=256)),
+            Contender(FLUSH, lambda: flushing(lambda: pushed(bench, source, capacity=256))),
+        ],
+        {FLUSH: 4.0},
+        rows=source.rows,
+        most_rounds=3,
+    )
 
 
-def _cached(ctx: hr.SessionContext, rows: int) -> str:
-    """The same data in Spark's own column cache."""
-    ctx.register_table("push_source", hr.StreamTable(SCHEMA, [lambda: batches(rows)]), replace=True)
-    frame = ctx.table("push_source")
-    frame.createOrReplaceTempView("push_cached")
-    ctx.spark.catalog.cacheTable("push_cached")
-    ctx.spark.table("push_cached").count()
-    return "push_cached"
+def _answer(bench: Bench) -> Case:
+    source = Source(bench.settings.at_most(MOST_ANSWER_ROWS), partitions=1)
+    return Case(
+        "push: from batches to the answer",
+        [
+            Contender(HEADRACE, lambda: pushed(bench, source)),
+            rivals.created(bench, source, FOUR),
+            rivals.detoured(bench, source, FOUR),
+        ],
+        {CREATE: 5.0, DETOUR: 1.5},
+        rows=source.rows,
+    )
 
 
-def _bare_socket(rows: int) -> None:
-    """The same frames to a process that only receives them."""
-    directory = tempfile.mkdtemp()
-    path = os.path.join(directory, "bare.sock")
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen(1)
-    reader = multiprocessing.get_context("fork").Process(target=_drain, args=(path,))
-    reader.start()
-    sock, _ = listener.accept()
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    writer = FrameWriter(sock, SCHEMA)
-    writer.schema()
-    for batch in batches(rows):
-        writer.batch(batch)
-    sock.close()
-    reader.join()
-    listener.close()
-    os.unlink(path)
-    os.rmdir(directory)
+def _batch_sizes(bench: Bench) -> list[Case]:
+    """Whole batches, as many for each of the eight threads: so that their rows are those of the one thread."""
+    found = []
+    for size, most in BATCH_SIZES.items():
+        rows = bench.settings.at_most(most or bench.rows) // (8 * size) * 8 * size
+        if rows == 0:
+            continue
+        source = Source(rows, batch_rows=size, partitions=1)
+        capacity = CAPACITIES[size]
+        found.append(
+            Case(
+                f"push: batches of {size:,} rows",
+                [
+                    Contender(HEADRACE, partial(pushed, bench, source, 1, capacity)),
+                    Contender(EIGHT, partial(pushed, bench, source, 8, capacity)),
+                    rivals.pushed_bytes(bench, source),
+                ],
+                rows=source.rows,
+                most_rounds=3,
+            )
+        )
+    return found
 
 
-def _drain(path: str) -> None:
-    sock = socket.socket(socket.AF_UNIX)
-    sock.connect(path)
-    buffer = bytearray(1 << 20)
-    while sock.recv_into(buffer):
-        pass
-    os._exit(0)
-
-
-def _flushing(run: Callable[[], Any]) -> Any:
+def flushing(run: Callable[[], Rows]) -> Rows:
     """Headrace with merging switched off."""
     rows, headrace.streaming._TAKEN_ROWS = headrace.streaming._TAKEN_ROWS, 1
     try:
@@ -149,17 +143,20 @@ def _flushing(run: Callable[[], Any]) -> Any:
         headrace.streaming._TAKEN_ROWS = rows
 
 
-def _created(ctx: hr.SessionContext, rows: int) -> Any:
-    table = pa.Table.from_batches(batches(rows))
-    frame = ctx.spark.createDataFrame(table)
-    return [tuple(row) for row in frame.selectExpr("sum(id)", "sum(v)", "sum(k)", "sum(octet_length(s))").collect()]
+def memory_growth(bench: Bench, total_bytes: int) -> Figure:
+    """How much this process grows while ``total_bytes`` are pushed through a channel of four batches."""
+    batch = base_batch()
+    me = psutil.Process()
+    pushing(bench, [lambda: iter([batch] * 20)], capacity=4)
+    before = peak = me.memory_info().rss
 
+    def watched() -> Iterator[pa.RecordBatch]:
+        nonlocal peak
+        for _ in range(max(1, total_bytes // batch.nbytes)):
+            peak = max(peak, me.memory_info().rss)
+            yield batch
 
-def _detoured(ctx: hr.SessionContext, rows: int) -> Any:
-    with tempfile.TemporaryDirectory() as directory:
-        path = os.path.join(directory, "detour.parquet")
-        with pq.ParquetWriter(path, SCHEMA) as writer:
-            for batch in batches(rows):
-                writer.write_batch(batch)
-        frame = ctx.spark.read.parquet(path)
-        return [tuple(row) for row in frame.selectExpr("sum(id)", "sum(v)", "sum(k)", "sum(octet_length(s))").collect()]
+    pushing(bench, [watched], capacity=4)
+    return Figure(
+        f"push: driver's memory growth over {total_bytes / (1 << 30):.2g} GB", (peak - before) / 1e6, "MB", 200.0
+    )

@@ -189,13 +189,33 @@ def test_dataset_limit_asks_for_few_rows(tmp_path: Path) -> None:
     assert [batch.num_rows for batch in batches(scan(provider, "id", limit=5))] == [5]
 
 
-def test_dataset_string_views_are_read_and_not_filtered(tmp_path: Path) -> None:
-    data = table(5).set_column(2, "name", table(5).column("name").cast(pa.string_view()))
-    with pa.ipc.new_file(tmp_path / "a.arrow", data.schema) as writer:
-        writer.write_table(data)
-    provider = hr.DatasetTable(tmp_path / "a.arrow")
-    assert list(provider.supports_filters_pushdown([column("id", "=", 1)])) == [hr.FilterPushdown.UNSUPPORTED]
-    assert len(rows(scan(provider, "name"))) == 5
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_dataset_string_views_are_shown_and_filtered_as_strings(tmp_path: Path, kind: str) -> None:
+    data = table(20).set_column(2, "name", table(20).column("name").cast(pa.string_view()))
+    WRITERS[kind](data, tmp_path / f"a.{kind}")
+    provider = hr.DatasetTable(tmp_path / f"a.{kind}")
+    assert provider.schema().field("name").type == pa.string()
+    filters = (column("name", "=", "n3"), column("id", "<", 10))
+    assert list(provider.supports_filters_pushdown(filters)) == [hr.FilterPushdown.EXACT] * 2
+    assert rows(scan(provider, "name", "id", filters=filters)) == [{"name": "n3", "id": 3}]
+    assert len(rows(scan(provider, "name"))) == 20
+
+
+@pytest.mark.parametrize(
+    "stored", [pa.string(), pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+@pytest.mark.parametrize("first", [pa.string(), pa.string_view()], ids=str)
+def test_dataset_files_may_store_a_string_differently(tmp_path: Path, first: pa.DataType, stored: pa.DataType) -> None:
+    """What the first file has decides how the column is shown."""
+    for name, type_, start in (("a", first, 0), ("b", stored, 20)):
+        data = table(20, start)
+        data = data.set_column(2, "name", data.column("name").combine_chunks().cast(type_))
+        WRITERS["feather"](data, tmp_path / f"{name}.feather")
+    provider = hr.DatasetTable([tmp_path / "a.feather", tmp_path / "b.feather"])
+    filters = (column("name", "=", "n3"),)
+    assert list(provider.supports_filters_pushdown(filters)) == [hr.FilterPushdown.EXACT]
+    found = rows(scan(provider, "name", "id", filters=filters))
+    assert found == [{"name": "n3", "id": i} for i in range(40) if i % 7 == 3]
 
 
 def test_dataset_file_that_vanished_is_named(tmp_path: Path) -> None:

@@ -327,3 +327,17 @@ def _refuse_duplicates(names: list[str], where: str) -> None:
 
 def _unsupported(column: str, type_: pa.DataType, advice: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(f"column {column!r} has Arrow type {type_}, which Spark has no equal of: {advice}")
+
+
+def filterable(field: pa.Field) -> pa.Field:
+    """``field``, for string views and the few other types that pyarrow cannot filter with the plain type."""
+    values = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+    try:
+        pa.nulls(0, values).take(pa.array([], pa.uint16()))
+        return field
+    except pa.ArrowNotImplementedError:
+        pass
+    try:
+        return field.with_type(wire_type(field.type, field.name))
+    except UnsupportedTypeError:
+        return field  # registration will say so

@@ -20,9 +20,10 @@ from headrace.plan import (
 from headrace.provider import FilterPushdown, TableProvider
 from headrace.pushdown import pushdown_exact_where_possible
 from headrace.tables.dataset_files import DatasetFile, dataset_files, identity
-from headrace.tables.dataset_plan import DatasetPlan, Piece
+from headrace.tables.dataset_plan import DatasetPlan, Piece, has_views
 from headrace.tables.packing import PARTITION_BYTES, can_be_key, grouped, packed, split_bytes
 from headrace.tables.parquet_footers import Footers
+from headrace.types import filterable
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -65,7 +66,8 @@ class DatasetTable(TableProvider):
         if not isinstance(dataset, ds.Dataset):
             dataset = _opened(dataset, format, partitioning, filesystem)
         self._dataset = dataset
-        self._schema: pa.Schema = dataset.schema.remove_metadata()
+        self._schema = pa.schema([filterable(field) for field in dataset.schema])
+        self._views = pa.schema([_as_view(field) for field in self._schema])
         self._partition_bytes = partition_bytes
         fragments = list(dataset.get_fragments())
         self._files = dataset_files(fragments)
@@ -81,14 +83,13 @@ class DatasetTable(TableProvider):
         return pushdown_exact_where_possible(filters, schema=self._schema)
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
-        condition = None
-        for expr in request.filters:
-            translated = expr.to_pyarrow(schema=self._schema)
-            condition = translated if condition is None else condition & translated
+        condition = _condition(request.filters, self._schema)
+        on_views = _condition(request.filters, self._views)
         files = self._files
         if condition is not None:
             # Fragments are known already: this compares their partitions with the filter and opens nothing.
-            kept = {identity(fragment) for fragment in self._dataset.get_fragments(filter=condition)}
+            usable = on_views if has_views(self._dataset.schema) else condition
+            kept = {identity(fragment) for fragment in self._dataset.get_fragments(filter=usable)}
             files = [file for file in files if file.identity in kept]
         groups, partitioning = self._arranged(files, request)
         unpruned = pa.schema([self._schema.field(name) for name in request.projection])
@@ -97,6 +98,7 @@ class DatasetTable(TableProvider):
             schema=unpruned,
             dataset_schema=self._schema,
             condition=condition,
+            condition_on_views=on_views,
             limit=request.limit,
             partitions=groups,
             partitioning=partitioning,
@@ -124,6 +126,22 @@ class DatasetTable(TableProvider):
         return groups, UnknownPartitioning(len(groups))
 
 
+def _condition(filters: Sequence[Expr], schema: pa.Schema) -> Any:
+    """All filters as one pyarrow expression for columns of these types; None without any."""
+    condition = None
+    for expr in filters:
+        translated = expr.to_pyarrow(schema=schema)
+        condition = translated if condition is None else condition & translated
+    return condition
+
+
+def _as_view(field: pa.Field) -> pa.Field:
+    """Strings and bytes in the type in which a file may store them whatever the other files do."""
+    if pa.types.is_string(field.type):
+        return field.with_type(pa.string_view())
+    return field.with_type(pa.binary_view()) if pa.types.is_binary(field.type) else field
+
+
 def _opened(source: Any, format: Any, partitioning: Any, filesystem: Any) -> ds.Dataset:
     """The dataset of a path or of a list of paths (or of datasets)."""
     import pyarrow.dataset as ds
@@ -141,7 +159,7 @@ def _opened(source: Any, format: Any, partitioning: Any, filesystem: Any) -> ds.
 
 
 def _is_filterable(type_: pa.DataType) -> bool:
-    """Whether pyarrow can take rows of a column of this type: not of string views, for one."""
+    """Whether pyarrow can take rows of a column of this type."""
     try:
         pa.nulls(0, type_).take(pa.array([], pa.uint16()))
     except pa.ArrowNotImplementedError:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _BATCH_ROWS = 64 * 1024
 _BATCHES_AHEAD = 2
+_FORMATS_WITH_VIEWS = ("parquet", "arrow", "feather")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class DatasetPlan(ExecutionPlan):
         schema: pa.Schema,
         dataset_schema: pa.Schema,
         condition: Any,
+        condition_on_views: Any,
         limit: int | None,
         partitions: list[list[Piece]],
         partitioning: Partitioning,
@@ -69,6 +71,7 @@ class DatasetPlan(ExecutionPlan):
         self.partitioning = partitioning
         self._dataset_schema = dataset_schema
         self._condition = condition
+        self._condition_on_views = condition_on_views
         self._limit = limit
         self._partitions = partitions
         self._statistics = statistics
@@ -94,12 +97,18 @@ class DatasetPlan(ExecutionPlan):
         """Estimates for the files that are left, before filters inside of them."""
         return self._statistics
 
+    def _condition_for(self, fragment: ds.Fragment) -> Any:
+        """pyarrow filters a file's columns as they are stored, not as the dataset's schema has them."""
+        may_have_views = self._condition is not None and fragment.format.default_extname in _FORMATS_WITH_VIEWS
+        return self._condition_on_views if may_have_views and has_views(fragment.physical_schema) else self._condition
+
     def _piece_batches(self, piece: Piece, missing: int | None) -> Iterator[pa.RecordBatch]:
         try:
-            scanner = piece.fragment().scanner(
+            fragment = piece.fragment()
+            scanner = fragment.scanner(
                 schema=self._dataset_schema,
                 columns=self.schema.names,
-                filter=self._condition,
+                filter=self._condition_for(fragment),
                 batch_size=_BATCH_ROWS if missing is None or self._condition is not None else min(missing, _BATCH_ROWS),
                 batch_readahead=_BATCHES_AHEAD,
                 fragment_readahead=1,
@@ -112,6 +121,11 @@ class DatasetPlan(ExecutionPlan):
                         yield batch
         except (OSError, pa.ArrowException) as error:
             raise _named(error, piece.path) from error
+
+
+def has_views(schema: pa.Schema) -> bool:
+    """Whether a column is of string or binary views, with which pyarrow compares nothing."""
+    return any(pa.types.is_string_view(type_) or pa.types.is_binary_view(type_) for type_ in schema.types)
 
 
 def _scan_options(piece: Piece) -> Any:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import SchemaMismatchError, UnsupportedTypeError
+from headrace.errors import SchemaMismatchError
 from headrace.expressions import Expr
 from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
 from headrace.provider import FilterPushdown, TableProvider
 from headrace.pushdown import pushdown_exact_where_possible
-from headrace.types import indented, to_wire, wire_type
+from headrace.types import filterable, indented, to_wire
 
 _BATCH_ROWS = 64 * 1024
 _SMALL_ROWS = 8 * 1024
@@ -41,7 +41,7 @@ class MemTable(TableProvider):
         if partitions < 1:
             raise ValueError(f"MemTable needs at least one partition, not {partitions}")
         self._table = _without_small_batches(_as_table(data))
-        self._schema = pa.schema([_filterable(field) for field in self._table.schema])
+        self._schema = pa.schema([filterable(field) for field in self._table.schema])
         self._partitions = partitions
 
     def schema(self) -> pa.Schema:
@@ -120,20 +120,6 @@ def _in_types(table: pa.Table, schema: pa.Schema) -> pa.RecordBatchReader:
         for batch in reader
     )
     return pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def _filterable(field: pa.Field) -> pa.Field:
-    """``field``, for string views and the few other types that pyarrow cannot filter with the plain type."""
-    values = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    try:
-        pa.nulls(0, values).take(pa.array([], pa.uint16()))
-        return field
-    except pa.ArrowNotImplementedError:
-        pass
-    try:
-        return field.with_type(wire_type(field.type, field.name))
-    except UnsupportedTypeError:
-        return field  # registration will say so
 
 
 def _as_table(data: Any) -> pa.Table:

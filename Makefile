@@ -23,8 +23,8 @@ lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff format --check src tests examples benchmarks setup.py
 	$(BIN)/mypy
 
-bench: $(STAMP) $(JAR)  ## Measure against the rivals (FULL=1 for all)
-	$(BIN)/python -m benchmarks $(if $(FULL),--full)
+bench: $(STAMP) $(JAR)  ## Measure against the rivals (FULL=1 for all, ARGS="--only push")
+	$(BIN)/python -m benchmarks $(if $(FULL),--full) $(ARGS)
 
 jar: $(STAMP) $(JAR)  ## Compile the connector
 

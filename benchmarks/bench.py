@@ -28,7 +28,7 @@ class Settings:
     rounds: int
     full: bool = False
     warm_seconds: float = 0.5
-    tpch_scale: float = 0.05
+    tpch_scale: float = 0.02
     most_growth_rows: int = 10_000_000
     most_partitions: int = 1000
     pages: int = 100

@@ -113,9 +113,9 @@ def _seconds(canvas: Canvas, top: float, case: dict[str, Any]) -> float:
 def _curves(canvas: Canvas, top: float, document: Document) -> float:
     """What is done in a second as the work grows: flat is linear cost."""
     drawn = [(curve, unit) for curve, unit in CURVES.items() if list(points(document, curve))]
-    width = (WIDTH - 60) / 2
+    width = (WIDTH - 40) / 2
     for number, (curve, unit) in enumerate(drawn):
-        _curve(canvas, number * (width + 60), top, width, document, curve, unit)
+        _curve(canvas, number * (width + 40), top, width, document, curve, unit)
     return top + (CURVE_HEIGHT + HEAD + GAP if drawn else 0)
 
 
@@ -128,7 +128,7 @@ def _curve(canvas: Canvas, left: float, top: float, width: float, document: Docu
     canvas.text(left, top + 14, f"Growth: {unit} by {curve}", size=15, bold=True)
     everything = [point for line in lines.values() for point in line]
     xs, ys = [x for x, _ in everything], [y for _, y in everything]
-    place_x = _log_scale(min(xs), max(max(xs), min(xs) * 1.01), left + 10, left + width - 90)
+    place_x = _log_scale(min(xs), max(max(xs), min(xs) * 1.01), left + 45, left + width - 100)
     bottom = top + HEAD + CURVE_HEIGHT - 40
     place_y = _linear_scale(max(ys) * 1.1, bottom, top + HEAD)
     canvas.line([(left, bottom), (left + width, bottom)], svg.GRID)

@@ -83,7 +83,8 @@ def _aggregate(bench: Bench) -> Case:
 
 
 def _small_batches(bench: Bench) -> Case:
-    source = Source(bench.settings.at_most(6_000_000), batch_rows=100)
+    rows = bench.rows if bench.settings.full else bench.settings.at_most(6_000_000)
+    source = Source(rows, batch_rows=100)
     return Case(
         "push: 100-row batches, merged",
         [

@@ -18,7 +18,7 @@ TO_PANDAS = "toPandas"
 ITERATOR = "toLocalIterator"
 COLLECT = "collect"
 QUERY = "SELECT id, id * 2 AS twice, CAST(id AS double) AS d, CAST(id AS string) AS s FROM range({rows})"
-MOST_ROWS = 5_000_000
+PART = 4  # of all the rows: pandas has a Python object for each text
 MOST_OBJECTS = 200_000  # a Python object for each value
 
 
@@ -27,7 +27,7 @@ def cases(bench: Bench) -> list[Case]:
 
 
 def _whole(bench: Bench) -> Case:
-    rows = bench.settings.at_most(MOST_ROWS)
+    rows = bench.rows // PART
     ctx, query = bench.ctx, QUERY.format(rows=rows)
 
     def streamed() -> list[Any]:
@@ -51,7 +51,7 @@ def _whole(bench: Bench) -> Case:
 
 def _first(bench: Bench) -> Case:
     """How long until there is something to work with. The rival of the bar has nothing before it has everything."""
-    rows = bench.settings.at_most(MOST_ROWS)
+    rows = bench.rows // PART
     ctx, query = bench.ctx, QUERY.format(rows=rows)
 
     return Case(

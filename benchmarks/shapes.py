@@ -67,11 +67,11 @@ def _batch_sizes(bench: Bench) -> list[Case]:
 def _limits(bench: Bench) -> list[Case]:
     """A paged API: each reply takes its time. The provider honours no limit itself.
 
-    The rival's small pages wait until they fill a buffer of 64 kB, its large ones do not. Ten rows can be any ten; in
-    both they are the first ones.
+    Several sizes of page, each with the bar: how prompt the rival is depends on it very much. Ten rows can be any ten;
+    in both they are the first ones.
     """
     found = []
-    for page_rows in (20, 10_000):
+    for page_rows in (20, 1000, 10_000):
         source = Source(
             2 * bench.settings.pages * page_rows, batch_rows=page_rows, seconds_per_batch=SLOW_BATCH_SECONDS
         )

@@ -55,9 +55,9 @@ def inbox() -> Iterator[ResultInbox]:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 KiB in all, 16 KiB a partition, stalled after a tenth of a second."""
+    """64 KiB in all, 16 KiB of the partition whose turn it is, stalled after a tenth of a second."""
     monkeypatch.setattr(inbox_module, "_MAX_WAITING_BYTES", 64 * KIB)
-    monkeypatch.setattr(inbox_module, "_MAX_PARTITION_BYTES", 16 * KIB)
+    monkeypatch.setattr(inbox_module, "_MAX_CURRENT_BYTES", 16 * KIB)
     monkeypatch.setattr(inbox_module, "_STALLED_SECONDS", 0.1)
 
 
@@ -111,7 +111,7 @@ def test_fail_raises_the_first_error_each_time(inbox: ResultInbox) -> None:
 def test_close_wakes_those_who_take_and_put(small: None, inbox: ResultInbox) -> None:
     taking = InBackground(inbox.take)
     receiver = sender(inbox, 1)
-    inbox.put(receiver, batch(1), 16 * KIB)
+    inbox.put(receiver, batch(1), 64 * KIB)
     sender(inbox, 0)
     putting = InBackground(lambda: inbox.put(receiver, batch(2), 16 * KIB))
     inbox.close()
@@ -180,7 +180,7 @@ def test_put_waits_while_the_current_partition_is_being_sent(small: None, inbox:
     sending = InBackground(lambda: send(inbox, 1, *range(20), size=4 * KIB))
     sending.join(0.5)
     assert sending.is_alive()
-    assert inbox.waiting_bytes == 16 * KIB
+    assert inbox.waiting_bytes == 64 * KIB
 
 
 def test_put_that_cannot_spill_fails_the_result_with_the_reason(

@@ -22,8 +22,8 @@ from headrace.spill import ArrowSpill
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import Frame, FrameKind, read_frame, read_totals
 
-_MAX_WAITING_BYTES = 64 << 20  # of all partitions
-_MAX_PARTITION_BYTES = 16 << 20
+_MAX_WAITING_BYTES = 128 << 20  # of all partitions: room for the tasks that run beside the one whose turn it is
+_MAX_CURRENT_BYTES = 16 << 20  # of the partition whose turn it is: more would only be a slow caller's
 _STALLED_SECONDS = 1.0
 _RECEIVE_BUFFER_BYTES = 1 << 20
 
@@ -210,10 +210,9 @@ class ResultInbox:
         """A batch that is larger than the bounds passes when nothing else waits."""
         if not self._bounded:
             return True
-        if partition.waiting_bytes + size > _MAX_PARTITION_BYTES and partition.waiting_bytes:
-            return False
-        others_full = self._waiting_bytes + size > _MAX_WAITING_BYTES and self._waiting_bytes > 0
-        return index == self._current or not others_full
+        if index == self._current:
+            return partition.waiting_bytes + size <= _MAX_CURRENT_BYTES or not partition.waiting_bytes
+        return self._waiting_bytes + size <= _MAX_WAITING_BYTES or not self._waiting_bytes
 
     def _is_stalled(self, index: int) -> bool:
         current = self._partition(self._current)

@@ -36,11 +36,11 @@ class Settings:
 
     @classmethod
     def quick(cls) -> Settings:
-        return cls(rows=10_000_000, rounds=3)
+        return cls(rows=10_000_000, rounds=2)
 
     @classmethod
     def whole(cls) -> Settings:
-        return cls(rows=20_000_000, rounds=7, full=True, warm_seconds=1.0, tpch_scale=1.0, most_growth_rows=100_000_000)
+        return cls(rows=20_000_000, rounds=5, full=True, warm_seconds=1.0, tpch_scale=1.0, most_growth_rows=100_000_000)
 
     @classmethod
     def tiny(cls, rows: int = 20_000) -> Settings:

@@ -65,7 +65,7 @@ GROUPS = (
     Group("results", results.cases),
     Group("data_source", data_source.cases),
     Group("growth", growth.cases, lambda measured: ([], growth.figures(measured))),
-    Group("tpch", _tpch, _tpch_totals, costly=True, warm=False, quick_rounds=2),
+    Group("tpch", _tpch, _tpch_totals, costly=True, warm=False, quick_rounds=1),
     Group("adbc", adbc.cases, costly=True, full_only=True),
     Group("startup", startup.cases),
 )

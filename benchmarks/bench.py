@@ -36,7 +36,7 @@ class Settings:
 
     @classmethod
     def quick(cls) -> Settings:
-        return cls(rows=5_000_000, rounds=2)
+        return cls(rows=10_000_000, rounds=2)
 
     @classmethod
     def whole(cls) -> Settings:

@@ -43,13 +43,13 @@ QUERIES = (
 
 
 def cases(bench: Bench) -> list[Case]:
-    """Executors, the driver's process, then the ways that take too long for all the rows."""
+    """Executors, the driver's process (in a quick run the sums alone), then what takes too long for all rows."""
     source = Source(bench.rows)
     executors = register(bench, "pull_executors", SourceTable(source))
     driver = register(bench, "pull_driver", SourceTable(source, hr.Placement.DRIVER))
     return [
         *(_executors_case(bench, source, executors, query) for query in QUERIES),
-        *(_driver_case(bench, source, driver, query) for query in QUERIES if query.bar or bench.settings.full),
+        *(_driver_case(bench, source, driver, query) for query in QUERIES if query.cpu_bar or bench.settings.full),
         _answer_case(bench),
         _tuples_case(bench),
     ]

@@ -201,6 +201,16 @@ def test_dataset_string_views_are_shown_and_filtered_as_strings(tmp_path: Path, 
     assert len(rows(scan(provider, "name"))) == 20
 
 
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+def test_dataset_string_views_in_structs_are_filtered_as_strings(tmp_path: Path, kind: str) -> None:
+    structs = pa.array([{"a": "x"}, {"a": "y"}, None], pa.struct([("a", pa.string_view())]))
+    WRITERS[kind](pa.table({"id": [1, 2, 3], "n": structs}), tmp_path / f"a.{kind}")
+    provider = hr.DatasetTable(tmp_path / f"a.{kind}")
+    filters = (hr.Comparison("=", hr.Column("n", ("a",)), hr.Literal("y", pa.string())),)
+    assert list(provider.supports_filters_pushdown(filters)) == [hr.FilterPushdown.EXACT]
+    assert rows(scan(provider, "id", "n", filters=filters)) == [{"id": 2, "n": {"a": "y"}}]
+
+
 @pytest.mark.parametrize(
     "stored", [pa.string(), pa.string_view(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())], ids=str
 )

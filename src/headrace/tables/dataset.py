@@ -67,7 +67,7 @@ class DatasetTable(TableProvider):
             dataset = _opened(dataset, format, partitioning, filesystem)
         self._dataset = dataset
         self._schema = pa.schema([filterable(field) for field in dataset.schema])
-        self._views = pa.schema([_as_view(field) for field in self._schema])
+        self._views = pa.schema([field.with_type(_as_view(field.type)) for field in self._schema])
         self._partition_bytes = partition_bytes
         fragments = list(dataset.get_fragments())
         self._files = dataset_files(fragments)
@@ -135,11 +135,15 @@ def _condition(filters: Sequence[Expr], schema: pa.Schema) -> Any:
     return condition
 
 
-def _as_view(field: pa.Field) -> pa.Field:
+def _as_view(type_: pa.DataType) -> pa.DataType:
     """Strings and bytes in the type in which a file may store them whatever the other files do."""
-    if pa.types.is_string(field.type):
-        return field.with_type(pa.string_view())
-    return field.with_type(pa.binary_view()) if pa.types.is_binary(field.type) else field
+    if pa.types.is_string(type_):
+        return pa.string_view()
+    if pa.types.is_binary(type_):
+        return pa.binary_view()
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_as_view(field.type)) for field in type_])
+    return type_
 
 
 def _opened(source: Any, format: Any, partitioning: Any, filesystem: Any) -> ds.Dataset:

@@ -124,8 +124,14 @@ class DatasetPlan(ExecutionPlan):
 
 
 def has_views(schema: pa.Schema) -> bool:
-    """Whether a column is of string or binary views, with which pyarrow compares nothing."""
-    return any(pa.types.is_string_view(type_) or pa.types.is_binary_view(type_) for type_ in schema.types)
+    """Whether a column, or a field in one, is of string or binary views, with which pyarrow compares nothing."""
+    return any(_has_views(type_) for type_ in schema.types)
+
+
+def _has_views(type_: pa.DataType) -> bool:
+    if pa.types.is_string_view(type_) or pa.types.is_binary_view(type_):
+        return True
+    return any(_has_views(type_.field(i).type) for i in range(type_.num_fields))
 
 
 def _scan_options(piece: Piece) -> Any:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest import mock
 
 import psutil
 import pyarrow as pa
 
+import headrace.packing
 import headrace.streaming
 from benchmarks import rivals
 from benchmarks.bench import Bench, Rows
@@ -136,12 +139,12 @@ def _batch_sizes(bench: Bench) -> list[Case]:
 
 
 def flushing(run: Callable[[], Rows]) -> Rows:
-    """Headrace with merging switched off."""
-    rows, headrace.streaming._TAKEN_ROWS = headrace.streaming._TAKEN_ROWS, 1
-    try:
+    """Headrace with merging switched off: each batch is taken alone and sent at once."""
+    with (
+        mock.patch.object(headrace.streaming, "_TAKEN_ROWS", 1),
+        mock.patch.object(headrace.packing, "MANY_BATCHES", sys.maxsize),
+    ):
         return run()
-    finally:
-        headrace.streaming._TAKEN_ROWS = rows
 
 
 def memory_growth(bench: Bench, total_bytes: int) -> Figure:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,13 +30,45 @@ class Boom(Exception):
     """The producer's failure."""
 
 
+class ListPack:
+    """A pack that is a list of two items at most."""
+
+    def __init__(self, size_of: Callable[[Any], int] = lambda _: 1) -> None:
+        self.batches = self.rows = self.size = 0
+        self.full = False
+        self._size_of = size_of
+        self._items: list[Any] = []
+
+    def add(self, item: Any, rows: int) -> int:
+        self._items.append(item)
+        self.batches += 1
+        self.rows += rows
+        self.size += self._size_of(item)
+        self.full = self.batches == 2
+        return self._size_of(item)
+
+    def sealed(self) -> list[Any]:
+        return self._items
+
+
+def unpacked(taken: list[Any]) -> list[Any]:
+    return [item for each in taken for item in (each if isinstance(each, list) else [each])]
+
+
 class ChannelMachine(RuleBasedStateMachine):
     """One thread, no waiting: every call's outcome follows from the model alone."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.channel: Channel[int] = Channel("t", CAPACITY, partitions=PARTITIONS, max_bytes=MAX_BYTES)
-        self.readers: dict[int, Reader[int]] = {}
+        self.sizes: dict[int, int] = {}
+        self.channel: Channel[Any] = Channel(
+            "t",
+            CAPACITY,
+            partitions=PARTITIONS,
+            max_bytes=MAX_BYTES,
+            new_pack=lambda: ListPack(self.sizes.__getitem__),
+        )
+        self.readers: dict[int, Reader[Any]] = {}
         self.lanes: dict[int, list[tuple[int, int, int]]] = {lane: [] for lane in range(SHARED, PARTITIONS)}
         self.endings: dict[int, type[Exception] | None] = {}  # by the producer; None is a clean end
         self.refused: dict[int, type[Exception]] = {}  # lanes shut by the producer
@@ -69,6 +102,23 @@ class ChannelMachine(RuleBasedStateMachine):
         else:
             self.delivered.append(self.next_item)
 
+    @rule(lane=st.integers(SHARED, PARTITIONS - 1), rows=st.integers(1, 3), size=st.integers(1, 50))
+    def pack(self, lane: int, rows: int, size: int) -> None:
+        self.next_item += 1
+        self.sizes[self.next_item] = size
+        waiting = sum(each[2] for queue in self.lanes.values() for each in queue)
+        partition = None if lane == SHARED else lane
+        expected = self.may_write(lane)
+        if expected is not None:
+            with pytest.raises(expected):
+                self.channel.pack(self.next_item, rows, partition)
+            return
+        room = len(self.lanes[lane]) < CAPACITY and waiting < MAX_BYTES
+        assert self.channel.pack(self.next_item, rows, partition) == room
+        if room:
+            self.written += 1
+            self.lanes[lane].append((self.next_item, rows, size))
+
     @rule(partition=PARTITION)
     def claim(self, partition: int) -> None:
         if partition in self.readers:
@@ -96,19 +146,20 @@ class ChannelMachine(RuleBasedStateMachine):
                 reader.take(max_rows, max_bytes, timeout_s=0)
             self.over[partition] = False
             return
-        taken = reader.take(max_rows, max_bytes, timeout_s=0)
+        items = reader.take(max_rows, max_bytes, timeout_s=0)
         if not available:
             ended = partition in self.endings
-            assert taken is END if ended else taken == []
+            assert items is END if ended else items == []
             if ended:
                 self.over[partition] = False
             return
-        assert isinstance(taken, list)
+        assert isinstance(items, list)
+        taken = unpacked(items)
         assert taken
         entries = [entry for entry in available if entry[0] in taken]
         assert len(entries) == len(taken) == len(set(taken))
-        assert len(taken) == 1 or sum(entry[1] for entry in entries) <= max_rows
-        assert len(taken) == 1 or sum(entry[2] for entry in entries) <= max_bytes
+        assert len(items) == 1 or sum(entry[1] for entry in entries) <= max_rows
+        assert len(items) == 1 or sum(entry[2] for entry in entries) <= max_bytes
         for lane in (partition, SHARED):  # what was taken of a lane was its front, in order
             front = [item for item in taken if item in {entry[0] for entry in self.lanes[lane]}]
             assert front == [entry[0] for entry in self.lanes[lane][: len(front)]]
@@ -190,11 +241,14 @@ TestChannelMachine.settings = settings(max_examples=150, stateful_step_count=40,
     capacity=st.integers(1, 4),
     writers=st.lists(st.lists(st.integers(-1, 4), max_size=40), min_size=1, max_size=3),
     max_take=st.integers(1, 5),
+    packs=st.booleans(),
 )
 def test_channel_any_writers_and_slots_delivers_exactly_once_in_order(
-    partitions: int, slots: int, capacity: int, writers: list[list[int]], max_take: int
+    partitions: int, slots: int, capacity: int, writers: list[list[int]], max_take: int, packs: bool
 ) -> None:
-    channel: Channel[Any] = Channel("t", capacity, partitions=partitions, stall_s=0.0)
+    channel: Channel[Any] = Channel(
+        "t", capacity, partitions=partitions, stall_s=0.0, new_pack=ListPack if packs else None
+    )
     todo = iter(range(partitions))
     got: dict[int, list[Any]] = defaultdict(list)
     lock = threading.Lock()
@@ -208,12 +262,14 @@ def test_channel_any_writers_and_slots_delivers_exactly_once_in_order(
             with channel.claim(partition) as reader:
                 while (taken := reader.take(max_take, 1 << 30)) is not END:
                     assert isinstance(taken, list)
-                    got[partition] += taken
+                    got[partition] += unpacked(taken)
 
     def write(writer: int, targets: list[int]) -> None:
         for i, target in enumerate(targets):
             lane = None if target < 0 else target % partitions
-            channel.offer((lane, writer, i), 1, 1, lane)
+            item = (lane, writer, i)
+            if not channel.pack(item, 1, lane):
+                channel.offer(item, 1, 1, lane)
 
     reading = [threading.Thread(target=slot, daemon=True) for _ in range(slots)]
     writing = [threading.Thread(target=write, args=each, daemon=True) for each in enumerate(writers)]

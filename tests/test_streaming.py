@@ -138,8 +138,9 @@ def test_empty_batches_tables_and_arrow_objects_are_written_as_their_rows(ctx: h
     assert ctx.collect("SELECT a FROM t")["a"].to_pylist() == list(range(6))
 
 
-def test_asyncio_producer_writes_while_spark_reads(ctx: hr.SessionContext) -> None:
-    sink = ctx.register_streaming_table("t", ROWS, capacity=2)
+@pytest.mark.parametrize("capacity", [2, 256])
+def test_asyncio_producer_writes_while_spark_reads(ctx: hr.SessionContext, capacity: int) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, capacity=capacity)
 
     async def produce() -> None:
         with sink:
@@ -153,19 +154,37 @@ def test_asyncio_producer_writes_while_spark_reads(ctx: hr.SessionContext) -> No
     assert result.to_pylist() == [{"n": 200}]
 
 
-def test_many_threads_write_to_one_sink(ctx: hr.SessionContext) -> None:
-    sink = ctx.register_streaming_table("t", ROWS, capacity=3)
+@pytest.mark.parametrize(("capacity", "count"), [(3, 50), (256, 2000)], ids=["few wait", "many wait"])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_many_threads_write_to_one_sink(ctx: hr.SessionContext, capacity: int, count: int, partitions: int) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, capacity=capacity, partitions=partitions)
     query = InBackground(lambda: ctx.collect("SELECT a FROM t ORDER BY a"))
     threads = [
-        InBackground(lambda start=start: [sink.write(rows(i)) for i in range(start, start + 50)])
-        for start in range(0, 400, 50)
+        InBackground(lambda start=start: [sink.write(rows(i)) for i in range(start, start + count)])
+        for start in range(0, 8 * count, count)
     ]
     for thread in threads:
         thread.result()
     sink.close()
     result = query.result()
     assert isinstance(result, pa.Table)
-    assert result["a"].to_pylist() == list(range(400))
+    assert result["a"].to_pylist() == list(range(8 * count))
+
+
+def test_batches_of_all_sizes_keep_their_order(ctx: hr.SessionContext) -> None:
+    """Small ones are packed, and Spark is waited for after them; larger ones are not."""
+    sink = ctx.register_streaming_table("t", ROWS, capacity=256)
+    query = InBackground(lambda: ctx.collect("SELECT a, s FROM t"))
+    written = 0
+    with sink:
+        for i in range(300):
+            size = (1, 1, 3, 100, 256, 257, 1, 5000, 40_000)[i % 9]
+            sink.write(rows(written, size))
+            written += size
+    result = query.result()
+    assert isinstance(result, pa.Table)
+    assert result["a"].to_numpy().tolist() == list(range(written))
+    assert result["s"][-1].as_py() == str((written - 1) % 10)
 
 
 def test_types_that_travel_in_another_form_come_back_right(ctx: hr.SessionContext) -> None:

@@ -96,11 +96,12 @@ def cancel_tag(live: Live) -> None:
     ids=["stream closed", "all jobs cancelled", "tag cancelled"],
 )
 @pytest.mark.parametrize("producing", ["blocked", "busy", "idle"])
+@pytest.mark.parametrize("capacity", [2, 256])
 def test_query_cancelled_releases_the_producer(
-    ctx: hr.SessionContext, start: Callable[[Live], None], cancel: Callable[[Live], None], producing: str
+    ctx: hr.SessionContext, start: Callable[[Live], None], cancel: Callable[[Live], None], producing: str, capacity: int
 ) -> None:
     big = rows(0, 100_000)
-    sink = ctx.register_streaming_table("t", ROWS, capacity=2)
+    sink = ctx.register_streaming_table("t", ROWS, capacity=capacity)
     live = Live(ctx, sink)
     start(live)
     sink.write(rows(0))
@@ -121,6 +122,32 @@ def test_query_cancelled_releases_the_producer(
         assert "cancelled" in reason or "closed" in reason
     if live.query is not None:
         assert "cancel" in str(live.query.error()).lower()
+    wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
+
+
+@pytest.mark.parametrize("way", ["stream closed", "all jobs cancelled", "table deregistered", "context closed"])
+def test_scan_ended_while_spark_is_busy_with_a_small_batch(ctx: hr.SessionContext, way: str) -> None:
+    """Whoever serves the table is waiting then, until Spark asks for more, and Spark waits for the stream's caller."""
+    context = hr.SessionContext(ctx.spark)
+    sink = context.register_streaming_table("t", ROWS, capacity=256)
+    stream = context.execute_stream("SELECT a, explode(sequence(1, 2000000)) FROM t")
+    sink.write(rows(0))
+    next(stream)
+    producer = Producer(lambda i: sink.write(rows(i)))
+    wait_until(lambda: sink.stats.waiting == 256 and sink.stats.blocked_s > 0, 30)
+    if way == "stream closed":
+        stream.close()
+    elif way == "all jobs cancelled":
+        ctx.spark.sparkContext.cancelAllJobs()
+    elif way == "table deregistered":
+        context.deregister_table("t")
+    else:
+        context.close()
+    ended = producer.ended()
+    expected = {"table deregistered": hr.DeregisteredError, "context closed": hr.ProducerLostError}
+    assert type(ended) is expected.get(way, hr.ScanEndedError)
+    stream.close()
+    context.close()
     wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
 
 

@@ -25,7 +25,7 @@ from headrace.errors import (
     StreamError,
     WriteTimeout,
 )
-from headrace.lanes import Lane, Lanes, Offer, Outcome, Taker
+from headrace.lanes import Lane, Lanes, Offer, Outcome, Pack, Taker
 
 T = TypeVar("T")
 _TICK_S = 0.5  # how often one who waits looks up for what cannot wake it: lost sink, quiet lane, exit
@@ -107,7 +107,7 @@ class Reader(Generic[T]):
                     return []
                 self._lanes.starve(self.taker, left_s)
         if entries:
-            return [item if loader is None else loader() for item, _, _, loader in entries]
+            return [item if loader is None else loader() for item, _, _, _, loader in entries]
         self._channel._clean_up()
         if isinstance(self.ending, Exception):
             raise self.ending.with_traceback(self.traceback)
@@ -139,7 +139,8 @@ class Reader(Generic[T]):
 class Channel(Generic[T]):
     """Any method, from any thread. ``partition=None`` means the shared lane, or all partitions.
 
-    ``stall_s``: how long a partition must have gone unread before the bound may yield for it.
+    ``stall_s``: how long a partition must have gone unread before the bound may yield for it. ``new_pack`` makes what
+    ``pack`` fills.
     """
 
     def __init__(
@@ -151,6 +152,7 @@ class Channel(Generic[T]):
         max_bytes: int = 256 * 1024 * 1024,
         spill: Spill[T] | None = None,
         stall_s: float = 1.0,
+        new_pack: Callable[[], Pack[T]] | None = None,
     ) -> None:
         if capacity < 1 or partitions < 1 or max_bytes < 1:
             raise ValueError(f"{capacity=}, {partitions=} and {max_bytes=} must all be at least 1")
@@ -158,7 +160,9 @@ class Channel(Generic[T]):
         self.capacity = capacity
         self.partitions = partitions
         self._spill = spill
-        self._lanes: Lanes[T] = Lanes(partitions, capacity, max_bytes, stall_s, spills=spill is not None)
+        self._lanes: Lanes[T] = Lanes(
+            partitions, capacity, max_bytes, stall_s, spills=spill is not None, new_pack=new_pack
+        )
         self._lock = self._lanes.lock
         self._readers = [Reader(self, taker) for taker in self._lanes.takers]
         self._obituary: StreamError | None = None
@@ -196,6 +200,15 @@ class Channel(Generic[T]):
             if unread_s >= _EXIT_GRACE_S:
                 raise ScanEndedError(f"the program is exiting and nobody reads {self.name}")
             raise WriteTimeout(f"{self.name} stayed full for {timeout_s} s; nothing was written")
+
+    def pack(self, item: T, rows: int, partition: int | None = None) -> bool:
+        """Add an item that is cheaper to keep in a pack, at once. False, with nothing written, if ``offer`` must do it.
+
+        That is: while the lane is full, and while its reader waits, who is served best by the item itself. Raises
+        what ``offer`` raises.
+        """
+        with self._lock:
+            return self._lanes.pack(self._lane(partition), item, rows)
 
     async def offer_async(self, item: T, rows: int, size: int, partition: int | None = None) -> None:
         """``offer`` for an event loop, which it does not block. Cancelled, it has written or it has not."""
@@ -295,7 +308,6 @@ class Channel(Generic[T]):
             self._read_obituary()
             now = monotonic()
             lanes = self._lanes
-            entries = [entry for lane in lanes.all for entry in lane.entries]
             return ChannelStats(
                 state=self._state(),
                 capacity=self.capacity,
@@ -305,8 +317,8 @@ class Channel(Generic[T]):
                 rows_delivered=lanes.delivered.rows,
                 batches_delivered=lanes.delivered.batches,
                 bytes_delivered=lanes.delivered.size,
-                waiting=len(entries),
-                spilled=sum(loader is not None for _, _, _, loader in entries),
+                waiting=sum(lane.waiting for lane in lanes.all),
+                spilled=sum(loader is not None for lane in lanes.all for _, _, _, _, loader in lane.entries),
                 blocked_s=lanes.blocked_s + sum(now - o.since for lane in lanes.all for o in lane.blocked),
             )
 
@@ -341,7 +353,7 @@ class Channel(Generic[T]):
             loader = loader or self._put_away(lane, offer)
             with self._lock:
                 lane.check()
-                self._lanes.push(lane, (None, offer.rows, offer.size, loader))
+                self._lanes.push(lane, (None, offer.rows, offer.size, 1, loader))
         return offer.outcome is not None
 
     def _put_away(self, lane: Lane, offer: Offer) -> Callable[[], T]:

@@ -14,16 +14,31 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from headrace.errors import StreamError
 
 T = TypeVar("T")
 
 
-# An item that waits, its rows and bytes; a spilled one has a loader in its stead. A plain tuple: small batches
-# come by the hundred thousand, and a named one costs as much as all else that is done for an entry.
-Entry = tuple[Any, int, int, Callable[[], Any] | None]
+# What waits: an item, its rows, its bytes, and how many were written to make it; a spilled one has a loader in its
+# stead. A plain tuple: they come by the hundred thousand, and a named one costs as much as all else done for it.
+Entry = tuple[Any, int, int, int, Callable[[], Any] | None]
+
+
+class Pack(Protocol[T]):
+    """Several items in one, which costs less where they are small. Used under the lock."""
+
+    batches: int
+    rows: int
+    size: int
+    full: bool  # what comes next must go into another pack
+
+    def add(self, item: T, rows: int) -> int:
+        """Returns by how much ``size`` has grown."""
+
+    def sealed(self) -> T:
+        """All of it as one item; called once, last."""
 
 
 class Outcome(Enum):
@@ -51,6 +66,8 @@ class Lane:
 
     partitions: range
     entries: deque[Entry] = field(default_factory=deque)
+    pack: Pack[Any] | None = None  # comes behind all entries, and is still being filled
+    waiting: int = 0  # how many were written and not taken
     blocked: deque[Offer] = field(default_factory=deque)
     refusal: tuple[type[StreamError], str] | None = None
 
@@ -91,7 +108,16 @@ class Lanes(Generic[T]):
     whether what passes then goes to disk.
     """
 
-    def __init__(self, partitions: int, capacity: int, max_bytes: int, stall_s: float, *, spills: bool) -> None:
+    def __init__(
+        self,
+        partitions: int,
+        capacity: int,
+        max_bytes: int,
+        stall_s: float,
+        *,
+        spills: bool,
+        new_pack: Callable[[], Pack[T]] | None = None,
+    ) -> None:
         self.lock = threading.Lock()
         self.own = [Lane(range(i, i + 1)) for i in range(partitions)]
         self.shared = self.own[0] if partitions == 1 else Lane(range(partitions))
@@ -110,6 +136,7 @@ class Lanes(Generic[T]):
         self._stall_s = stall_s
         self._past_the_bound = Outcome.SPILL if spills else Outcome.WRITTEN
         self._last_claim = 0.0
+        self._new_pack = new_pack
 
     # Writing
 
@@ -123,7 +150,25 @@ class Lanes(Generic[T]):
             return True
         if not self._has_room(lane):
             return False
-        self.push(lane, (item, rows, size, None))
+        self.push(lane, (item, rows, size, 1, None))
+        return True
+
+    def pack(self, lane: Lane, item: T, rows: int) -> bool:
+        """Add to the lane's pack if there is room and nobody waits for the item; False otherwise."""
+        if lane.refusal is not None:
+            lane.check()
+        if self._new_pack is None or not self._has_room(lane):
+            return False
+        if self.hungry and any(self.takers[partition].hungry for partition in lane.partitions):
+            return False
+        pack = lane.pack
+        if pack is None or pack.full:
+            self._seal(lane)
+            pack = lane.pack = self._new_pack()
+        size = pack.add(item, rows)
+        lane.waiting += 1
+        self.memory += size
+        self.written.add(rows, 1, size)
         return True
 
     def queue(self, lane: Lane, item: T, rows: int, size: int, wake: Callable[[], None]) -> Offer:
@@ -136,8 +181,10 @@ class Lanes(Generic[T]):
         return offer
 
     def push(self, lane: Lane, entry: Entry) -> None:
-        _, rows, size, loader = entry
+        _, rows, size, _, loader = entry
+        self._seal(lane)
         lane.entries.append(entry)
+        lane.waiting += 1
         if loader is None:
             self.memory += size
         self.written.add(rows, 1, size)
@@ -166,22 +213,25 @@ class Lanes(Generic[T]):
     def take(self, taker: Taker, max_rows: int, max_bytes: int) -> list[Entry]:
         """What waits, within the limits but at least one entry if there is any; lets blocked writes in."""
         taken: list[Entry] = []
-        rows = size = spilled = 0
+        rows = size = batches = spilled = 0
         for lane in taker.lanes:
+            self._seal(lane)
             entries = lane.entries
             while entries:
-                _, entry_rows, entry_size, loader = entries[0]
+                _, entry_rows, entry_size, entry_batches, loader = entries[0]
                 if taken and (rows + entry_rows > max_rows or size + entry_size > max_bytes):
                     break
                 taken.append(entries.popleft())
+                lane.waiting -= entry_batches
                 rows += entry_rows
                 size += entry_size
+                batches += entry_batches
                 if loader is not None:
                     spilled += entry_size
         if taken:
             taker.lanes.reverse()  # neither of its lanes may starve the other
             taker.last_take = monotonic()
-            self.delivered.add(rows, len(taken), size)
+            self.delivered.add(rows, batches, size)
             self.memory -= size - spilled
             self.admit()
         return taken
@@ -208,8 +258,10 @@ class Lanes(Generic[T]):
 
     def empty(self, lane: Lane) -> None:
         """Nobody will take from it any more."""
-        self.memory -= sum(size for _, _, size, loader in lane.entries if loader is None)
+        self._seal(lane)
+        self.memory -= sum(size for _, _, size, _, loader in lane.entries if loader is None)
         lane.entries.clear()
+        lane.waiting = 0
 
     def admit(self) -> None:
         """Room was made: let blocked writes in, first come first served."""
@@ -220,7 +272,14 @@ class Lanes(Generic[T]):
     # The bounds
 
     def _has_room(self, lane: Lane) -> bool:
-        return len(lane.entries) < self._capacity and self.memory < self._max_bytes
+        return lane.waiting < self._capacity and self.memory < self._max_bytes
+
+    def _seal(self, lane: Lane) -> None:
+        """What comes next comes behind the lane's pack."""
+        pack = lane.pack
+        if pack is not None:
+            lane.pack = None
+            lane.entries.append((pack.sealed(), pack.rows, pack.size, pack.batches, None))
 
     def _feed(self) -> None:
         """Some taker is hungry: no blocked write may be what keeps it waiting.
@@ -244,6 +303,6 @@ class Lanes(Generic[T]):
         offer = lane.blocked.popleft()
         self.blocked -= 1
         if outcome is Outcome.WRITTEN:
-            self.push(lane, (offer.item, offer.rows, offer.size, None))
+            self.push(lane, (offer.item, offer.rows, offer.size, 1, None))
         offer.outcome = outcome
         offer.wake()

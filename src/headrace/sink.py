@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headrace.channel import Channel, ChannelStats
 from headrace.errors import ProducerLostError, SchemaMismatchError, SinkClosedError, WriteTimeout
+from headrace.packing import Packed, Packing, refers_to_a_whole
 from headrace.types import indented
 
 _MEMORY = pa.default_cpu_memory_manager()
@@ -37,7 +38,7 @@ class TableSink:
 
     def __init__(
         self,
-        channel: Channel[pa.RecordBatch],
+        channel: Channel[Packed],
         schema: pa.Schema,
         *,
         whole: TableSink | None = None,
@@ -47,7 +48,7 @@ class TableSink:
         self._channel = channel
         self._whole = whole
         self._partition = partition
-        self._intake: _Intake = _Intake(channel.name, schema) if whole is None else whole._intake
+        self._intake: _Intake = _Intake(channel.name, schema, channel.capacity) if whole is None else whole._intake
         if whole is None:
             lost = ProducerLostError(f"the sink of {channel.name} went away before close(): the stream is not whole")
             # Not at exit: the end of the process cuts the connections, and no reader takes that for an end.
@@ -60,16 +61,22 @@ class TableSink:
         endless; when a later batch of a stream is refused, those before it were written. With ``timeout``
         seconds everything is written as one batch or, raising WriteTimeout, not at all.
         """
-        if timeout is not None or type(batch) is pa.RecordBatch:
-            self._offer(self._intake.one(batch), timeout)
+        if self._intake.is_small(batch) and self._channel.pack(batch, batch.num_rows, self._partition):
             return
-        for each in self._intake.several(batch):
-            self._offer(each, None)
+        if timeout is not None or type(batch) is pa.RecordBatch:
+            item, rows, size = self._intake.one(batch)
+            self._channel.offer(item, rows, size, self._partition, timeout)
+            return
+        for item, rows, size in self._intake.several(batch):
+            self._channel.offer(item, rows, size, self._partition)
 
     def try_write(self, batch: Any) -> bool:
         """Write everything at once, as one batch, or nothing: False when full."""
+        if self._intake.is_small(batch) and self._channel.pack(batch, batch.num_rows, self._partition):
+            return True
+        item, rows, size = self._intake.one(batch)
         try:
-            self._offer(self._intake.one(batch), 0)
+            self._channel.offer(item, rows, size, self._partition, 0)
         except WriteTimeout:
             return False
         return True
@@ -79,8 +86,8 @@ class TableSink:
 
         A cancelled ``awrite`` has written all of it or nothing.
         """
-        one = self._intake.one(batch)
-        await self._channel.offer_async(one, one.num_rows, one.get_total_buffer_size(), self._partition)
+        item, rows, size = self._intake.one(batch)
+        await self._channel.offer_async(item, rows, size, self._partition)
 
     def close(self) -> None:
         """End of stream: readers end cleanly after what was written. On a partition, of that one alone.
@@ -123,10 +130,6 @@ class TableSink:
         part = "" if self._partition is None else f", partition {self._partition}"
         return f"<TableSink of {self._channel.name}{part}: {self.stats.state}>"
 
-    def _offer(self, batch: pa.RecordBatch, timeout: float | None) -> None:
-        size = batch.get_total_buffer_size()  # exact: a copy has no parent of which it is a slice
-        self._channel.offer(batch, batch.num_rows, size, self._partition, timeout)
-
 
 class _Intake:
     """Turns what a producer hands over into batches of exactly the table's schema, in memory of their own.
@@ -136,26 +139,33 @@ class _Intake:
     and for small batches costs less than asking each buffer; it also frees a slice from its parent.
     """
 
-    def __init__(self, table: str, schema: pa.Schema) -> None:
+    def __init__(self, table: str, schema: pa.Schema, capacity: int) -> None:
         self._table = table
         self._schema = schema
         self._non_null = [i for i, field in enumerate(schema) if _promises_no_nulls(field)]
-        self._shared = any(_shares_when_concatenated(field.type) for field in schema)
+        self._shared = any(refers_to_a_whole(field.type) for field in schema)
+        self._small_rows = Packing(schema, capacity).small_rows
 
-    def one(self, data: Any) -> pa.RecordBatch:
-        """All of ``data`` as one batch."""
+    def is_small(self, data: Any) -> bool:
+        """Whether ``data`` may be packed as it is."""
+        return (
+            type(data) is pa.RecordBatch
+            and 0 < data.num_rows <= self._small_rows
+            and data.schema.equals(self._schema, check_metadata=True)
+            and not (self._non_null and self._forbidden_null(data))
+        )
+
+    def one(self, data: Any) -> tuple[pa.RecordBatch, int, int]:
+        """All of ``data`` as one batch, its rows and its bytes."""
         if (
             type(data) is pa.RecordBatch
             and not self._non_null
             and data.schema.equals(self._schema, check_metadata=True)
         ):
-            # The common case, cheaply. A copy of whole buffers costs half of one that leaves out what a slice hides.
-            if data.get_total_buffer_size() <= _SMALL_BYTES:
-                return data.copy_to(_MEMORY)
-            return self._copy([data])
+            return self._copy([data])  # the common case, cheaply
         return self._copy(list(self._conforming(data)))
 
-    def several(self, data: Any) -> Iterator[pa.RecordBatch]:
+    def several(self, data: Any) -> Iterator[tuple[pa.RecordBatch, int, int]]:
         """``data`` batch by batch; of a Table every batch is checked before the first is given out."""
         batches: Sequence[pa.RecordBatch] | Iterator[pa.RecordBatch] = self._conforming(data)
         if isinstance(data, pa.Table):
@@ -187,16 +197,26 @@ class _Intake:
             empty = False
             if not same:
                 batch = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
-            for i in self._non_null:
-                if path := _null_in(batch.column(i), self._schema.field(i)):
-                    raise self._mismatch(f"nulls in {path!r}, which is declared not null,", schema)
+            if path := self._forbidden_null(batch):
+                raise self._mismatch(f"nulls in {path!r}, which is declared not null,", schema)
             yield batch
         if empty:
             yield pa.RecordBatch.from_arrays([pa.nulls(0, t) for t in self._schema.types], schema=self._schema)
 
-    def _copy(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-        copy = pa.concat_batches(batches)
-        return copy.copy_to(_MEMORY) if self._shared else copy
+    def _forbidden_null(self, batch: pa.RecordBatch) -> str | None:
+        """The path of a field that has a null and must not."""
+        paths = (_null_in(batch.column(i), self._schema.field(i)) for i in self._non_null)
+        return next((path for path in paths if path), None)
+
+    def _copy(self, batches: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, int, int]:
+        only = batches[0]
+        if len(batches) == 1 and only.get_total_buffer_size() <= _SMALL_BYTES:
+            copy = only.copy_to(_MEMORY)  # costs half of a copy that leaves out what a slice hides
+        else:
+            copy = pa.concat_batches(batches)
+            if self._shared:
+                copy = copy.copy_to(_MEMORY)
+        return copy, copy.num_rows, copy.get_total_buffer_size()  # exact: a copy is not the slice of a parent
 
     def _mismatch(self, what: str, found: pa.Schema) -> SchemaMismatchError:
         return SchemaMismatchError(
@@ -226,10 +246,3 @@ def _null_in(array: pa.Array, field: pa.Field) -> str | None:
         parts = [(array.flatten(), kind.value_field)]
     paths = (_null_in(part, child) for part, child in parts if _promises_no_nulls(child))
     return next((f"{field.name}.{path}" for path in paths if path), None)
-
-
-def _shares_when_concatenated(kind: pa.DataType) -> bool:
-    """Whether concatenation would keep a dictionary or the data behind views instead of copying them."""
-    if pa.types.is_dictionary(kind) or pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
-        return True
-    return any(_shares_when_concatenated(kind.field(i).type) for i in range(kind.num_fields))

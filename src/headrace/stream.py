@@ -65,6 +65,15 @@ class StopFlag:
                 self.inside = False
 
 
+class MergingSource(Iterator[pa.RecordBatch]):
+    """A source whose next batch is all that waits for it, merged.
+
+    ``patient``: so much can wait that it is best asked only when the batch before has been read.
+    """
+
+    patient: bool
+
+
 @dataclass(frozen=True)
 class ScanTask:
     """Everything needed to produce any partition of one scan; pickled for EXECUTORS placement."""

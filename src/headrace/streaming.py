@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
 
 import pyarrow as pa
 
 from headrace.channel import END, Channel, Reader
 from headrace.errors import StreamConsumedError
+from headrace.packing import Packed, Packing
 from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest, UnknownPartitioning
 from headrace.provider import TableProvider
+from headrace.stream import MergingSource
 
 # What is taken at once and sent as one batch: the size that suits Spark best, whatever size was written.
 _TAKEN_ROWS = 64 * 1024
@@ -25,10 +26,11 @@ class StreamingTable(TableProvider):
     Filters stay with Spark; columns and limit are honoured before bytes leave this process.
     """
 
-    def __init__(self, name: str, schema: pa.Schema, channel: Channel[pa.RecordBatch]) -> None:
+    def __init__(self, name: str, schema: pa.Schema, channel: Channel[Packed]) -> None:
         self.name = name
         self.channel = channel
         self._schema = schema
+        self._packing = Packing(schema, channel.capacity)
         self._scans = _Scans(name)
 
     def schema(self) -> pa.Schema:
@@ -40,7 +42,7 @@ class StreamingTable(TableProvider):
     def claim(self, partition: int, query: object) -> ChannelStream:
         """Open a partition for the one scan, which ``query`` makes. Any thread. Raises StreamConsumedError."""
         self._scans.check(partition, query)
-        stream = ChannelStream(self.channel.claim(partition))
+        stream = ChannelStream(self.channel.claim(partition), self._packing)
         self._scans.opened(partition, stream)
         return stream
 
@@ -76,33 +78,24 @@ class StreamingPlan(ExecutionPlan):
         return f"streaming, capacity {self.table.channel.capacity}, one scan"
 
 
-class ChannelStream:
-    """One partition's batches: whatever is queued goes out at once, merged, as soon as the reader asks."""
+class ChannelStream(MergingSource):
+    """One partition's batches: whatever is queued goes out at once, merged, as soon as it is asked for."""
 
-    merges = True
-
-    def __init__(self, reader: Reader[pa.RecordBatch]) -> None:
+    def __init__(self, reader: Reader[Packed], packing: Packing) -> None:
+        self.patient = packing.many
         self._reader = reader
-        self._unmerged: deque[pa.RecordBatch] = deque()
+        self._packing = packing
+        self._merged: deque[pa.RecordBatch] = deque()
         self.reason: str | None = None
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        return self
-
     def __next__(self) -> pa.RecordBatch:
-        if self._unmerged:
-            return self._unmerged.popleft()
-        taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES)
-        if taken is END:
-            raise StopIteration
-        assert isinstance(taken, list)
-        if len(taken) == 1:
-            return taken[0]
-        try:
-            return pa.concat_batches(taken)
-        except pa.ArrowInvalid:  # dictionaries that have more values together than their index type can count
-            self._unmerged.extend(taken)
-            return self._unmerged.popleft()
+        if not self._merged:
+            taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES)
+            if taken is END:
+                raise StopIteration
+            assert isinstance(taken, list)
+            self._merged.extend(self._packing.merged(taken))
+        return self._merged.popleft()
 
     def interrupt(self, reason: str) -> None:
         """The query reads no more: writers learn it now. Any thread, idempotent."""

@@ -22,6 +22,7 @@ from headrace.errors import (
     StreamError,
     TableExistsError,
 )
+from headrace.packing import Packed, Packing
 from headrace.provider import TableProvider
 from headrace.sink import TableSink
 from headrace.spark import launch
@@ -154,7 +155,10 @@ class SessionContext:
             raise RegistrationError(f"the schema of {name!r} must be a pyarrow.Schema, not {type(schema).__name__}")
         wire = wire_schema(schema)
         self._watch_queries()
-        channel: Channel[pa.RecordBatch] = Channel(name, capacity, partitions=partitions, spill=ArrowSpill())
+        packing = Packing(schema, capacity)
+        channel: Channel[Packed] = Channel(
+            name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
+        )
         provider = StreamingTable(name, schema, channel)
         self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire)), replace=False)
         return TableSink(channel, schema)

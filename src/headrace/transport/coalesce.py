@@ -26,10 +26,8 @@ class CoalescingWriter:
     never waits for more. ``send`` blocks while the queue is full. One caller thread.
     """
 
-    def __init__(self, writer: FrameWriter, *, merges: bool = True) -> None:
-        """``merges=False`` for a source that hands out merged batches already: one queue is enough."""
+    def __init__(self, writer: FrameWriter) -> None:
         self._writer = writer
-        self._merges = merges
         self._writing = threading.Lock()
         self._changed = threading.Condition()
         self._queue: list[pa.RecordBatch] = []
@@ -43,7 +41,7 @@ class CoalescingWriter:
     def send(self, batch: pa.RecordBatch) -> None:
         """Raises OSError when the reader is gone."""
         large = batch.num_rows >= _LARGE_ROWS or is_at_least(batch, _LARGE_BYTES)
-        if large or not self._merges or time.monotonic() - self._last_sent > _BUSY_SECONDS:
+        if large or time.monotonic() - self._last_sent > _BUSY_SECONDS:
             self._send_queued([batch])
             return
         with self._changed:

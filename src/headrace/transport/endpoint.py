@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from headrace.errors import TransportError
 from headrace.failure import Failure
-from headrace.transport.frames import PROTOCOL_VERSION, FrameWriter
+from headrace.transport.frames import ASKING, LEAVING, PROTOCOL_VERSION, FrameWriter
 
 MAGIC = b"HDRC"
 TICKET_BYTES = 32
@@ -226,7 +226,7 @@ class Endpoint:
 
     def _progress(self, connection: _Connection, event: int) -> None:
         if connection.server is not None:
-            # A reader sends nothing after the handshake but, perhaps, why it goes: any event means it is gone.
+            # Only that a reader is gone is watched for; before it goes it may say why.
             connection.server.stop(_parting_words(connection.sock))
             self._poll.unregister(connection.sock)
             with contextlib.suppress(OSError):
@@ -332,7 +332,8 @@ def _parting_words(sock: socket.socket) -> str:
         words = sock.recv(MAX_REASON_BYTES, socket.MSG_DONTWAIT)
     except OSError:
         words = b""
-    return words.decode(errors="replace") or "its reader went away (the query, its task or its executor was killed)"
+    reason = words.lstrip(ASKING).removeprefix(LEAVING)
+    return reason.decode(errors="replace") or "its reader went away (the query, its task or its executor was killed)"
 
 
 def _private_directory() -> str:

@@ -3,6 +3,10 @@
 A frame is a 16-byte header (kind, protocol version, length of the first part, length of the second part; little
 endian) and its two parts. SCHEMA and BATCH carry an encapsulated Arrow IPC message (metadata, then body), END the
 number of rows and batches that were sent, ERROR a Failure as JSON. A stream without END or ERROR was cut.
+
+The header's 16 spare bits are 0, except that a SCHEMA frame with 1 there wants to be told when its reader has read
+everything: the reader sends ASKING whenever it begins to wait for a frame. Before it leaves early it sends LEAVING and
+why.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ SEND_BUFFER_BYTES = 1 << 20
 MAX_FRAME_BYTES = 4 << 30
 _SMALL_BATCH_BYTES = 64 * 1024
 _MAX_PIECES = 512
+ASKING = b"\0"
+LEAVING = b"\1"
 
 
 class FrameKind(enum.IntEnum):
@@ -49,11 +55,12 @@ class FrameWriter:
         self._batches = 0
         self._schema = schema
 
-    def schema(self) -> None:
+    def schema(self, *, told_when_read: bool = False) -> None:
+        """The first frame. ``told_when_read``: the reader is to say ASKING when it waits."""
         # The IPC writer would emit the schema with its first batch: let it do so into the void.
         self._ipc.write_batch(pa.RecordBatch.from_pylist([], self._schema))
         self._pieces.take()
-        self._send(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [])
+        self._send(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [], flags=int(told_when_read))
 
     def batch(self, batch: pa.RecordBatch) -> None:
         """Large batches go out from where they lie in memory; small ones are cheaper to copy into one piece."""
@@ -79,9 +86,9 @@ class FrameWriter:
     def error(self, failure_json: str) -> None:
         self._send(FrameKind.ERROR, memoryview(failure_json.encode()), [])
 
-    def _send(self, kind: FrameKind, first: memoryview, second: Sequence[Any]) -> None:
+    def _send(self, kind: FrameKind, first: memoryview, second: Sequence[Any], flags: int = 0) -> None:
         body = sum(len(piece) for piece in second)
-        header = HEADER.pack(kind, PROTOCOL_VERSION, 0, len(first), body)
+        header = HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body)
         send_all(self._socket, [header, first, *second])
 
 

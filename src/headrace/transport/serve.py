@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from headrace.errors import ScanEndedError
 from headrace.failure import Failure
-from headrace.stream import PartitionStream, StopRequested
+from headrace.stream import MergingSource, PartitionStream, StopRequested
 from headrace.transport.coalesce import CoalescingWriter
 from headrace.transport.frames import SEND_BUFFER_BYTES, FrameWriter
+from headrace.transport.paced import PacedWriter
 
 
 def serve_partition(sock: socket.socket, stream: PartitionStream, when_gone: Callable[[], None] = lambda: None) -> None:
@@ -26,21 +27,27 @@ def serve_partition(sock: socket.socket, stream: PartitionStream, when_gone: Cal
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
     writer = FrameWriter(sock, stream.schema)
+    source = stream.source
+    merges = isinstance(source, MergingSource)
+    # Over a network, to wait until the reader asks takes a round trip.
+    asking = sock if merges and source.patient and sock.family == socket.AF_UNIX else None
     try:
-        writer.schema()
+        writer.schema(told_when_read=asking is not None)
     except OSError:
         when_gone()
         _close(stream)  # a source that was opened already (a claimed channel) must learn of it
         raise
-    merged_already = getattr(stream.source, "merges", False)
-    failure = _pump(stream, CoalescingWriter(writer, merges=not merged_already), when_gone)
+    out = PacedWriter(writer, asking) if merges else CoalescingWriter(writer)
+    failure = _pump(stream, out, when_gone)
     if failure is None:
         writer.end()
     else:
         writer.error(failure.to_json())
 
 
-def _pump(stream: PartitionStream, out: CoalescingWriter, when_gone: Callable[[], None]) -> Failure | None:
+def _pump(
+    stream: PartitionStream, out: CoalescingWriter | PacedWriter, when_gone: Callable[[], None]
+) -> Failure | None:
     """Move every batch; returns what the user's code raised, if it did, after all earlier batches were sent.
 
     User code may raise anything, SystemExit and KeyboardInterrupt too; in a worker those would end the process

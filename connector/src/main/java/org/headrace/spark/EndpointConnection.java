@@ -28,6 +28,7 @@ final class EndpointConnection implements PartitionConnection {
   private static final byte[] MAGIC = "HDRC".getBytes(StandardCharsets.US_ASCII);
   private static final int CHALLENGE_BYTES = 32;
   private static final int PROOF_BYTES = 32;
+  private static final byte LEAVING = 1;
   private static final int MAX_REASON_CHARS = 300;
   private static final int SEND_BUFFER_BYTES = 1 << 20;
   private static final int TIMEOUT_MILLIS = 10_000;
@@ -134,7 +135,8 @@ final class EndpointConnection implements PartitionConnection {
   public void abandon(String reason) {
     String text = reason.length() > MAX_REASON_CHARS ? reason.substring(0, MAX_REASON_CHARS) + "..." : reason;
     try {
-      frames.tryWrite(ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8)));
+      byte[] words = text.getBytes(StandardCharsets.UTF_8);
+      frames.tryWrite(ByteBuffer.allocate(1 + words.length).put(LEAVING).put(words).flip());
     } catch (IOException e) {
       // The other side is gone already: it needs no reason.
     } finally {

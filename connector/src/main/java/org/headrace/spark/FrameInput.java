@@ -26,6 +26,8 @@ final class FrameInput {
   static final int END = 3;
   static final int ERROR = 4;
   private static final byte RECEIPT = 1;
+  private static final byte ASKING = 0;
+  private static final int TOLD_WHEN_READ = 1;
   private static final long MAX_METADATA_BYTES = 256L << 20;
   private static final long MAX_BODY_BYTES = 64L << 30;
   private static final int DRAIN_BYTES = 256 << 10;
@@ -42,6 +44,7 @@ final class FrameInput {
   private long bytesRead;
   private long waitingNanos;
   private Runnable beforeWaiting = () -> {};
+  private boolean toldWhenRead;
   private volatile boolean cancelled;
 
   FrameInput(ByteChannel channel, Selector selector, SelectionKey key) {
@@ -60,7 +63,7 @@ final class FrameInput {
     header.flip();
     kind = header.get() & 0xff;
     int version = header.get() & 0xff;
-    header.getShort();
+    int flags = header.getShort();
     firstLength = header.getInt();
     secondLength = header.getLong();
     header.clear();
@@ -76,6 +79,9 @@ final class FrameInput {
               "TransportError: not a Headrace frame (kind %d, version %d, lengths %d and %d)",
               kind, version, firstLength, secondLength),
           null);
+    }
+    if (kind == SCHEMA) {
+      toldWhenRead = flags == TOLD_WHEN_READ;
     }
     pending = firstLength + secondLength;
     return kind;
@@ -222,6 +228,9 @@ final class FrameInput {
       bytesRead += count;
       if (count == 0) {
         beforeWaiting.run();
+        if (toldWhenRead && target == header && header.position() == 0) {
+          channel.write(ByteBuffer.wrap(new byte[] {ASKING}));
+        }
         await(SelectionKey.OP_READ, 0);
       }
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,19 +32,17 @@ class Boom(Exception):
 class ListPack:
     """A pack that is a list of two items at most."""
 
-    def __init__(self, size_of: Callable[[Any], int] = lambda _: 1) -> None:
+    def __init__(self) -> None:
         self.batches = self.rows = self.size = 0
         self.full = False
-        self._size_of = size_of
         self._items: list[Any] = []
 
-    def add(self, item: Any, rows: int) -> int:
+    def add(self, item: Any, rows: int, size: int) -> None:
         self._items.append(item)
         self.batches += 1
         self.rows += rows
-        self.size += self._size_of(item)
+        self.size += size
         self.full = self.batches == 2
-        return self._size_of(item)
 
     def sealed(self) -> list[Any]:
         return self._items
@@ -60,13 +57,12 @@ class ChannelMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sizes: dict[int, int] = {}
         self.channel: Channel[Any] = Channel(
             "t",
             CAPACITY,
             partitions=PARTITIONS,
             max_bytes=MAX_BYTES,
-            new_pack=lambda: ListPack(self.sizes.__getitem__),
+            new_pack=ListPack,
         )
         self.readers: dict[int, Reader[Any]] = {}
         self.lanes: dict[int, list[tuple[int, int, int]]] = {lane: [] for lane in range(SHARED, PARTITIONS)}
@@ -105,16 +101,15 @@ class ChannelMachine(RuleBasedStateMachine):
     @rule(lane=st.integers(SHARED, PARTITIONS - 1), rows=st.integers(1, 3), size=st.integers(1, 50))
     def pack(self, lane: int, rows: int, size: int) -> None:
         self.next_item += 1
-        self.sizes[self.next_item] = size
         waiting = sum(each[2] for queue in self.lanes.values() for each in queue)
         partition = None if lane == SHARED else lane
         expected = self.may_write(lane)
         if expected is not None:
             with pytest.raises(expected):
-                self.channel.pack(self.next_item, rows, partition)
+                self.channel.pack(self.next_item, rows, size, partition)
             return
         room = len(self.lanes[lane]) < CAPACITY and waiting < MAX_BYTES
-        assert self.channel.pack(self.next_item, rows, partition) == room
+        assert self.channel.pack(self.next_item, rows, size, partition) == room
         if room:
             self.written += 1
             self.lanes[lane].append((self.next_item, rows, size))
@@ -268,7 +263,7 @@ def test_channel_any_writers_and_slots_delivers_exactly_once_in_order(
         for i, target in enumerate(targets):
             lane = None if target < 0 else target % partitions
             item = (lane, writer, i)
-            if not channel.pack(item, 1, lane):
+            if not channel.pack(item, 1, 1, lane):
                 channel.offer(item, 1, 1, lane)
 
     reading = [threading.Thread(target=slot, daemon=True) for _ in range(slots)]

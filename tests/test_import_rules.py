@@ -22,7 +22,7 @@ ROOMS: list[tuple[str, list[str]]] = [
     ("stream", ["failure", "stream"]),
     ("tables", ["tables", "tables.*"]),
     ("channel", ["lanes", "channel"]),
-    ("sink", ["sink", "spill"]),
+    ("sink", ["packing", "sink", "spill"]),
     ("streaming", ["streaming"]),
     ("transport", ["transport", "transport.*"]),
     ("worker", ["worker", "worker_daemon"]),

@@ -80,11 +80,11 @@ COLUMNS = [
 def test_pack_whole_batches_and_slices_of_any_type_come_back_equal(column: pa.Array) -> None:
     whole = pa.record_batch({"c": column, "n": pa.array(range(len(column)))})
     batches = Packing(whole.schema, MANY_BATCHES)
-    assert batches.small_rows == SMALL_ROWS
+    assert batches.small_size(whole) > 0
     pack = batches.new_pack()
     parts = [whole, whole.slice(3, 5), whole.slice(2), whole.slice(10, 1)]
     for part in parts:
-        pack.add(part, part.num_rows)
+        pack.add(part, part.num_rows, part.nbytes)
     merged = pa.Table.from_batches(batches.merged([pack.sealed()]), whole.schema)
     merged.validate(full=True)
     # As text, in which NaN is equal to itself.
@@ -116,26 +116,30 @@ class Unregistered(pa.ExtensionType):
     ids=str,
 )
 def test_packing_types_that_a_stream_would_not_hold_as_they_are_stay_batches(kind: pa.DataType) -> None:
-    assert Packing(pa.schema([("c", kind)]), 10_000).small_rows == 0
+    schema = pa.schema([("c", kind), ("x", pa.int64())])
+    empty = pa.RecordBatch.from_arrays([pa.nulls(1, each) for each in schema.types], schema=schema)
+    assert Packing(schema, 10_000).small_size(empty) == 0
 
 
 def test_packing_without_columns_or_with_little_room_stays_with_batches() -> None:
-    assert Packing(pa.schema([]), 10_000).small_rows == 0
-    few = Packing(SCHEMA, MANY_BATCHES - 1)
-    assert (few.small_rows, few.many) == (0, False)
+    assert Packing(pa.schema([]), 10_000).small_size(pa.record_batch([], schema=pa.schema([]))) == 0
+    few, many = (Packing(SCHEMA, capacity) for capacity in (MANY_BATCHES - 1, MANY_BATCHES))
+    assert (few.small_size(batch(1)), few.many) == (0, False)
+    assert (many.small_size(batch(1)) > 0, many.many) == (True, True)
 
 
-def test_pack_size_is_measured_now_and_then_and_estimated_in_between() -> None:
+def test_small_size_is_what_a_batch_shows_and_0_if_that_is_much() -> None:
     batches = Packing(SCHEMA, MANY_BATCHES)
-    pack = batches.new_pack()
-    grown = sum(pack.add(batch(*range(100)), 100) for _ in range(200))
-    assert grown == pack.size
-    actual = pack.sealed().size
-    assert abs(pack.size - actual) < 0.2 * actual
-    assert (pack.batches, pack.rows, pack.full) == (200, 20_000, False)
+    assert batches.small_size(batch(*range(100))) == batch(*range(100)).get_total_buffer_size()
+    assert batches.small_size(batch(*range(SMALL_ROWS + 1))) == 0
+    assert batches.small_size(batch()) == 0
+    rows = [{"x": i, "s": "y" * 1000} for i in range(1000)]
+    wide = pa.RecordBatch.from_pylist(rows, SCHEMA)
+    assert batches.small_size(wide.slice(0, 100)) == 0
+    assert 10_000 < batches.small_size(wide.slice(500, 10)) < 12_000
 
 
-@pytest.mark.parametrize(("limit", "most"), [("_PACK_ROWS", 50), ("_PACK_BYTES", 5000)])
+@pytest.mark.parametrize(("limit", "most"), [("_PACK_ROWS", 50), ("_PACK_BYTES", 500)])
 def test_write_full_pack_starts_another(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
     monkeypatch.setattr(packing, limit, most)
     sink, channel, batches = new_sink()

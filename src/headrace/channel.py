@@ -201,14 +201,14 @@ class Channel(Generic[T]):
                 raise ScanEndedError(f"the program is exiting and nobody reads {self.name}")
             raise WriteTimeout(f"{self.name} stayed full for {timeout_s} s; nothing was written")
 
-    def pack(self, item: T, rows: int, partition: int | None = None) -> bool:
+    def pack(self, item: T, rows: int, size: int, partition: int | None = None) -> bool:
         """Add an item that is cheaper to keep in a pack, at once. False, with nothing written, if ``offer`` must do it.
 
         That is: while the lane is full, and while its reader waits, who is served best by the item itself. Raises
         what ``offer`` raises.
         """
         with self._lock:
-            return self._lanes.pack(self._lane(partition), item, rows)
+            return self._lanes.pack(self._lane(partition), item, rows, size)
 
     async def offer_async(self, item: T, rows: int, size: int, partition: int | None = None) -> None:
         """``offer`` for an event loop, which it does not block. Cancelled, it has written or it has not."""

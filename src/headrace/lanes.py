@@ -34,8 +34,7 @@ class Pack(Protocol[T]):
     size: int
     full: bool  # what comes next must go into another pack
 
-    def add(self, item: T, rows: int) -> int:
-        """Returns by how much ``size`` has grown."""
+    def add(self, item: T, rows: int, size: int) -> None: ...
 
     def sealed(self) -> T:
         """All of it as one item; called once, last."""
@@ -153,7 +152,7 @@ class Lanes(Generic[T]):
         self.push(lane, (item, rows, size, 1, None))
         return True
 
-    def pack(self, lane: Lane, item: T, rows: int) -> bool:
+    def pack(self, lane: Lane, item: T, rows: int, size: int) -> bool:
         """Add to the lane's pack if there is room and nobody waits for the item; False otherwise."""
         if lane.refusal is not None:
             lane.check()
@@ -165,7 +164,7 @@ class Lanes(Generic[T]):
         if pack is None or pack.full:
             self._seal(lane)
             pack = lane.pack = self._new_pack()
-        size = pack.add(item, rows)
+        pack.add(item, rows, size)
         lane.waiting += 1
         self.memory += size
         self.written.add(rows, 1, size)

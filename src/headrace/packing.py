@@ -14,10 +14,10 @@ from typing import TypeAlias
 import pyarrow as pa
 
 SMALL_ROWS = 256
+SMALL_BYTES = 64 * 1024
 MANY_BATCHES = 128  # a channel that holds fewer is emptied a few at a time, and then a pack costs more than it saves
 _PACK_ROWS = 64 * 1024
 _PACK_BYTES = 8 << 20
-_MEASURED_EVERY = 16
 
 _VIEWS = [pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_list_view, pa.types.is_large_list_view]
 
@@ -28,14 +28,22 @@ Packed: TypeAlias = "pa.RecordBatch | pa.Buffer"
 class Packing:
     """How batches of ``schema`` are packed for a channel that holds ``capacity`` of them. Thread-safe.
 
-    ``many`` says whether so many can wait that merging them is worth waiting for; ``small_rows`` is how many rows a
-    batch may have to be packed, 0 if none is.
+    ``many`` says whether so many can wait that merging them is worth waiting for.
     """
 
     def __init__(self, schema: pa.Schema, capacity: int) -> None:
         self.many = capacity >= MANY_BATCHES
-        self.small_rows = SMALL_ROWS if self.many and _can_be_packed(schema) else 0
+        self._most_rows = SMALL_ROWS if self.many and _can_be_packed(schema) else 0
         self._schema = schema
+
+    def small_size(self, batch: pa.RecordBatch) -> int:
+        """How many bytes the batch has, if it is small enough to be packed; 0 if it is not."""
+        if not 0 < batch.num_rows <= self._most_rows:
+            return 0
+        size: int = batch.get_total_buffer_size()
+        if size > SMALL_BYTES:  # that of the parent, if it is a slice; what it shows costs more to find out
+            size = pa.ipc.get_record_batch_size(batch)
+        return size if size <= SMALL_BYTES else 0
 
     def new_pack(self) -> Pack:
         return Pack(self._schema)
@@ -54,35 +62,21 @@ class Packing:
 
 
 class Pack:
-    """Batches of one schema, behind one another. One thread at a time.
-
-    ``size`` in bytes is measured now and then, for that costs as much as all else that is done for a batch, and goes by
-    the rows in between.
-    """
+    """Batches of one schema, behind one another. One thread at a time."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.batches = self.rows = self.size = 0
         self.full = False
-        self._row_size = 0
         self._stream = pa.BufferOutputStream()
         self._write = pa.ipc.new_stream(self._stream, schema).write_batch
 
-    def add(self, batch: pa.RecordBatch, rows: int) -> int:
-        """Copies what the batch shows and no more: its parent need not stay. Its schema must be the pack's.
-
-        Returns by how much ``size`` has grown.
-        """
+    def add(self, batch: pa.RecordBatch, rows: int, size: int) -> None:
+        """Copies what the batch shows and no more: its parent need not stay. Its schema must be the pack's."""
         self._write(batch)
-        before = self.size
-        self.rows += rows
-        if self.batches % _MEASURED_EVERY == 0:
-            self.size = self._stream.tell()
-            self._row_size = self.size // self.rows
-            self.full = self.rows >= _PACK_ROWS or self.size >= _PACK_BYTES
-        else:
-            self.size += rows * self._row_size
         self.batches += 1
-        return self.size - before
+        self.rows += rows
+        self.size += size
+        self.full = self.rows >= _PACK_ROWS or self.size >= _PACK_BYTES
 
     def sealed(self) -> pa.Buffer:
         """Everything, as an IPC stream. Nothing can be added after that."""

@@ -61,7 +61,7 @@ class TableSink:
         endless; when a later batch of a stream is refused, those before it were written. With ``timeout``
         seconds everything is written as one batch or, raising WriteTimeout, not at all.
         """
-        if self._intake.is_small(batch) and self._channel.pack(batch, batch.num_rows, self._partition):
+        if self._packed(batch):
             return
         if timeout is not None or type(batch) is pa.RecordBatch:
             item, rows, size = self._intake.one(batch)
@@ -72,7 +72,7 @@ class TableSink:
 
     def try_write(self, batch: Any) -> bool:
         """Write everything at once, as one batch, or nothing: False when full."""
-        if self._intake.is_small(batch) and self._channel.pack(batch, batch.num_rows, self._partition):
+        if self._packed(batch):
             return True
         item, rows, size = self._intake.one(batch)
         try:
@@ -130,6 +130,11 @@ class TableSink:
         part = "" if self._partition is None else f", partition {self._partition}"
         return f"<TableSink of {self._channel.name}{part}: {self.stats.state}>"
 
+    def _packed(self, batch: Any) -> bool:
+        """Write it the cheapest way, if it is small, its reader is busy and there is room; False if that is not so."""
+        size = self._intake.small_size(batch)
+        return size > 0 and self._channel.pack(batch, batch.num_rows, size, self._partition)
+
 
 class _Intake:
     """Turns what a producer hands over into batches of exactly the table's schema, in memory of their own.
@@ -144,16 +149,14 @@ class _Intake:
         self._schema = schema
         self._non_null = [i for i, field in enumerate(schema) if _promises_no_nulls(field)]
         self._shared = any(refers_to_a_whole(field.type) for field in schema)
-        self._small_rows = Packing(schema, capacity).small_rows
+        self._packing = Packing(schema, capacity)
 
-    def is_small(self, data: Any) -> bool:
-        """Whether ``data`` may be packed as it is."""
-        return (
-            type(data) is pa.RecordBatch
-            and 0 < data.num_rows <= self._small_rows
-            and data.schema.equals(self._schema, check_metadata=True)
-            and not (self._non_null and self._forbidden_null(data))
-        )
+    def small_size(self, data: Any) -> int:
+        """How many bytes ``data`` has, if it may be packed as it is; 0 if not."""
+        if type(data) is not pa.RecordBatch or not data.schema.equals(self._schema, check_metadata=True):
+            return 0
+        size = self._packing.small_size(data)
+        return 0 if size and self._non_null and self._forbidden_null(data) else size
 
     def one(self, data: Any) -> tuple[pa.RecordBatch, int, int]:
         """All of ``data`` as one batch, its rows and its bytes."""

@@ -27,12 +27,11 @@ class PacedWriter:
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Raises OSError when the reader is gone."""
-        if self._asking is None or is_at_least(batch, LARGE_BYTES):
-            self._writer.batch(batch)
-            return
-        _forget(self._asking)
+        if self._asking is not None:
+            _forget(self._asking)
         self._writer.batch(batch)
-        _check(self._asking.recv(1))  # ends, too, when the reader or the endpoint closes the connection
+        if self._asking is not None and not is_at_least(batch, LARGE_BYTES):
+            _check(self._asking.recv(1))  # ends, too, when the reader or the endpoint closes the connection
 
     def finish(self) -> None:
         """Nothing is held back that would have to be sent."""
@@ -42,7 +41,7 @@ class PacedWriter:
 
 
 def _forget(asking: socket.socket) -> None:
-    """The reader may have asked before, when a large batch was on its way: that says nothing of the next one."""
+    """The reader has asked for what is sent next; or it waited for a large batch, and that says nothing of this one."""
     with contextlib.suppress(BlockingIOError):
         while True:
             _check(asking.recv(1, socket.MSG_DONTWAIT))

@@ -229,10 +229,19 @@ final class FrameInput {
       if (count == 0) {
         beforeWaiting.run();
         if (toldWhenRead && target == header && header.position() == 0) {
-          channel.write(ByteBuffer.wrap(new byte[] {ASKING}));
+          ask();
         }
         await(SelectionKey.OP_READ, 0);
       }
+    }
+  }
+
+  private void ask() {
+    try {
+      channel.write(ByteBuffer.wrap(new byte[] {ASKING}));
+    } catch (IOException e) {
+      // The other side has sent its last frame and closed, or broke off: reading on tells which.
+      return;
     }
   }
 

@@ -329,14 +329,20 @@ def _unsupported(column: str, type_: pa.DataType, advice: str) -> UnsupportedTyp
     return UnsupportedTypeError(f"column {column!r} has Arrow type {type_}, which Spark has no equal of: {advice}")
 
 
+def is_filterable(kind: pa.DataType) -> bool:
+    """Whether pyarrow can take rows of a column of this type."""
+    try:
+        pa.nulls(0, kind).take(pa.array([], pa.uint16()))
+    except pa.ArrowNotImplementedError:
+        return False
+    return True
+
+
 def filterable(field: pa.Field) -> pa.Field:
     """``field``, for string views and the few other types that pyarrow cannot filter with the plain type."""
     values = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-    try:
-        pa.nulls(0, values).take(pa.array([], pa.uint16()))
+    if is_filterable(values):
         return field
-    except pa.ArrowNotImplementedError:
-        pass
     try:
         return field.with_type(wire_type(field.type, field.name))
     except UnsupportedTypeError:

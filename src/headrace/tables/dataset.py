@@ -23,7 +23,7 @@ from headrace.tables.dataset_files import DatasetFile, dataset_files, identity
 from headrace.tables.dataset_plan import DatasetPlan, Piece, has_views
 from headrace.tables.packing import PARTITION_BYTES, can_be_key, grouped, packed, split_bytes
 from headrace.tables.parquet_footers import Footers
-from headrace.types import filterable
+from headrace.types import filterable, is_filterable
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -71,7 +71,7 @@ class DatasetTable(TableProvider):
         self._partition_bytes = partition_bytes
         fragments = list(dataset.get_fragments())
         self._files = dataset_files(fragments)
-        self._filterable = all(_is_filterable(field.type) for field in self._schema)
+        self._filterable = all(is_filterable(field.type) for field in self._schema)
         self._footers = Footers.sampled(fragments, [file.size for file in self._files])
 
     def schema(self) -> pa.Schema:
@@ -160,12 +160,3 @@ def _opened(source: Any, format: Any, partitioning: Any, filesystem: Any) -> ds.
     if not dataset.schema.names:
         raise FileNotFoundError(f"there is no file with columns at or below {source!r}")
     return dataset
-
-
-def _is_filterable(type_: pa.DataType) -> bool:
-    """Whether pyarrow can take rows of a column of this type."""
-    try:
-        pa.nulls(0, type_).take(pa.array([], pa.uint16()))
-    except pa.ArrowNotImplementedError:
-        return False
-    return True

@@ -70,25 +70,18 @@ def received(reading: socket.socket) -> int:
     return pa.ipc.read_record_batch(frame.message, SCHEMA).num_rows
 
 
-def test_send_small_batch_returns_once_the_reader_asks(ends: tuple[socket.socket, socket.socket]) -> None:
+@pytest.mark.parametrize("asked_before", [0, 3])
+def test_send_small_batch_returns_once_the_reader_asks_for_more(
+    ends: tuple[socket.socket, socket.socket], asked_before: int
+) -> None:
+    """What it asked before, for the schema or for batches too large to wait for it, is no answer."""
     _, reading = ends
+    reading.sendall(ASKING * asked_before)
     out = paced_writer(ends)
     sending = Sending(lambda: out.send(SMALL))
     assert received(reading) == 3
     sending.join(0.2)
     assert sending.is_alive(), "it does not wait for the reader"
-    reading.sendall(ASKING)
-    assert sending.ended() is None
-
-
-def test_send_asked_before_waits_for_the_next_asking(ends: tuple[socket.socket, socket.socket]) -> None:
-    _, reading = ends
-    reading.sendall(ASKING * 3)  # it waited for the schema, and for batches that were too large to wait for it
-    out = paced_writer(ends)
-    sending = Sending(lambda: out.send(SMALL))
-    assert received(reading) == 3
-    sending.join(0.2)
-    assert sending.is_alive(), "it took an earlier asking for an answer"
     reading.sendall(ASKING)
     assert sending.ended() is None
 

@@ -13,13 +13,21 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from headrace.types import with_nested
+
 SMALL_ROWS = 256
 SMALL_BYTES = 64 * 1024
 MANY_BATCHES = 128  # a channel that holds fewer is emptied a few at a time, and then a pack costs more than it saves
 _PACK_ROWS = 64 * 1024
 _PACK_BYTES = 8 << 20
 
-_VIEWS = [pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_list_view, pa.types.is_large_list_view]
+_REFERRING = [
+    pa.types.is_dictionary,
+    pa.types.is_string_view,
+    pa.types.is_binary_view,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+]
 
 Packed: TypeAlias = "pa.RecordBatch | pa.Buffer"
 """A batch, or several as an IPC stream."""
@@ -96,6 +104,4 @@ def _can_be_packed(schema: pa.Schema) -> bool:
 
 def refers_to_a_whole(kind: pa.DataType) -> bool:
     """Whether a slice, or a concatenation, keeps a dictionary or the data behind views as they are."""
-    if pa.types.is_dictionary(kind) or any(is_view(kind) for is_view in _VIEWS):
-        return True
-    return any(refers_to_a_whole(kind.field(i).type) for i in range(kind.num_fields))
+    return any(refers(each) for each in with_nested(kind) for refers in _REFERRING)

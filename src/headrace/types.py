@@ -7,7 +7,7 @@ columnar readers understand) and *Spark's* (as the JSON that ``DataType.fromJson
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -327,6 +327,13 @@ def _refuse_duplicates(names: list[str], where: str) -> None:
 
 def _unsupported(column: str, type_: pa.DataType, advice: str) -> UnsupportedTypeError:
     return UnsupportedTypeError(f"column {column!r} has Arrow type {type_}, which Spark has no equal of: {advice}")
+
+
+def with_nested(kind: pa.DataType) -> Iterator[pa.DataType]:
+    """``kind`` and every type inside it."""
+    yield kind
+    for i in range(kind.num_fields):
+        yield from with_nested(kind.field(i).type)
 
 
 def is_filterable(kind: pa.DataType) -> bool:

@@ -23,6 +23,7 @@ from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.inbox import ResultInbox
+from headrace.types import with_nested
 
 _CANCEL_AGAIN_SECONDS = 0.05
 _CANCEL_SECONDS = 30.0
@@ -189,15 +190,11 @@ def _dropped_queries() -> queue.SimpleQueue[Any]:
 def _check_types(schema: pa.Schema) -> None:
     """Arrow has one type that pyarrow carries but fails on with a bare KeyError when one looks at a value."""
     for field in schema:
-        pending = [field.type]
-        while pending:
-            kind = pending.pop()
-            pending += [kind.field(i).type for i in range(kind.num_fields)]
-            if str(kind) == "month_interval":
-                raise HeadraceError(
-                    f"column {field.name!r} of the result has a year-month interval, which pyarrow cannot read; "
-                    "cast it in the query, e.g. to INT"
-                )
+        if any(str(kind) == "month_interval" for kind in with_nested(field.type)):
+            raise HeadraceError(
+                f"column {field.name!r} of the result has a year-month interval, which pyarrow cannot read; "
+                "cast it in the query, e.g. to INT"
+            )
 
 
 def _own(error: Exception) -> BaseException:

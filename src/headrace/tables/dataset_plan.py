@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.plan import ExecutionPlan, Partitioning, Statistics
 from headrace.tables.parquet_footers import is_parquet, row_groups_in
+from headrace.types import with_nested
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -125,13 +126,8 @@ class DatasetPlan(ExecutionPlan):
 
 def has_views(schema: pa.Schema) -> bool:
     """Whether a column, or a field in one, is of string or binary views, with which pyarrow compares nothing."""
-    return any(_has_views(type_) for type_ in schema.types)
-
-
-def _has_views(type_: pa.DataType) -> bool:
-    if pa.types.is_string_view(type_) or pa.types.is_binary_view(type_):
-        return True
-    return any(_has_views(type_.field(i).type) for i in range(type_.num_fields))
+    kinds = [kind for type_ in schema.types for kind in with_nested(type_)]
+    return any(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind) for kind in kinds)
 
 
 def _scan_options(piece: Piece) -> Any:

@@ -1,8 +1,9 @@
-"""The connector's own checks, in Java: our column vectors against Spark's, value by value."""
+"""The connector's own checks: column vectors against Spark's, value by value (in Java), and who imports whom."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pyspark
 from headrace.spark.launch import JAR
 
 CHECKS = Path(__file__).parent.parent / "connector" / "src" / "test" / "java"
+SOURCES = Path(__file__).parent.parent / "connector" / "src" / "main" / "java" / "org" / "headrace" / "spark"
+ROOMS = ["", "planner", "transport", "results", "vectors", "read", "scan", "push", "catalog"]
 OPENS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang")]
 
 
@@ -32,3 +35,15 @@ def test_column_vectors_agree_with_sparks_for_every_type(tmp_path: Path) -> None
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "checks passed" in checked.stdout
+
+
+def test_java_packages_import_only_packages_that_stand_before_them() -> None:
+    found = {source.parent.relative_to(SOURCES).as_posix().strip(".") for source in SOURCES.rglob("*.java")}
+    assert found == set(ROOMS)
+    wrong = []
+    for source in SOURCES.rglob("*.java"):
+        room = source.parent.relative_to(SOURCES).as_posix().strip(".")
+        for name in re.findall(r"^import org\.headrace\.spark\.(?:(\w+)\.)?[A-Z]", source.read_text(), re.M):
+            if ROOMS.index(name) >= ROOMS.index(room):
+                wrong.append(f"{source.relative_to(SOURCES)} imports {name}")
+    assert wrong == []

@@ -13,7 +13,7 @@ from headrace.plan import UnknownPartitioning
 from headrace.spark.planner import Planner
 from headrace.spark.scans import IMPLIED, PlannedScan, partitioning_text, sort_key_text
 
-_SCAN_CLASS = "org.headrace.spark.HeadraceScan"
+_SCAN_CLASS = "org.headrace.spark.scan.HeadraceScan"
 _REASONS = {
     "exact": "Spark does not filter again",
     "inexact": "used to skip data; Spark filters again",

@@ -166,7 +166,7 @@ class Planner:
         return table
 
     class Java:
-        implements = ("org.headrace.spark.Planner",)
+        implements = ("org.headrace.spark.planner.Planner",)
 
 
 def _opener(task: ScanTask) -> Callable[[Claim], DriverPartition]:

@@ -48,7 +48,7 @@ class ResultStream:
         bounded: bool = True,
     ) -> None:
         connector: Any = frame.sparkSession.sparkContext._jvm
-        message = connector.org.headrace.spark.ResultJob.schema(frame._jdf)
+        message = connector.org.headrace.spark.results.ResultJob.schema(frame._jdf)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(message))
         _check_types(self.schema)
         self._inbox = ResultInbox(self.schema, bounded=bounded)
@@ -150,7 +150,7 @@ class _RunningQuery:
     def _run(self) -> None:
         connector: Any = self._frame.sparkSession.sparkContext._jvm
         try:
-            connector.org.headrace.spark.ResultJob.run(
+            connector.org.headrace.spark.results.ResultJob.run(
                 self._frame._jdf,
                 self._context_id,
                 json.dumps(self._endpoint.address(self._ticket)),

@@ -38,7 +38,7 @@ from headrace.streaming import StreamingTable
 from headrace.transport.endpoint import Endpoint, TlsIdentity
 from headrace.types import spark_schema_json, wire_schema
 
-_CATALOG_CLASS = "org.headrace.spark.HeadraceCatalog"
+_CATALOG_CLASS = "org.headrace.spark.catalog.HeadraceCatalog"
 
 
 class SessionContext:
@@ -80,7 +80,7 @@ class SessionContext:
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         cancel_jobs_on_interrupt()
         self._jvm: Any = context._jvm
-        self._jvm.org.headrace.spark.Planners.register(context_id, self._planner)
+        self._jvm.org.headrace.spark.planner.Planners.register(context_id, self._planner)
         self._spark.conf.set(f"spark.sql.catalog.{self._catalog}", _CATALOG_CLASS)
         self._spark.conf.set(f"spark.sql.catalog.{self._catalog}.context", context_id)
 
@@ -167,7 +167,7 @@ class SessionContext:
         """What only streaming tables need: the single-scan rule, and word of each query's end."""
         with self._lock:
             if self._listener is None:
-                connector = self._jvm.org.headrace.spark
+                connector = self._jvm.org.headrace.spark.push
                 connector.SingleScanRule.install(self._spark._jsparkSession)
                 self._listener = connector.QueryEndListener(self._context_id)
                 self._spark.sparkContext._jsc.sc().addSparkListener(self._listener)
@@ -251,7 +251,7 @@ class SessionContext:
                     self._drop_view(name)
                 self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}")
                 self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}.context")
-                self._jvm.org.headrace.spark.Planners.unregister(self._context_id)
+                self._jvm.org.headrace.spark.planner.Planners.unregister(self._context_id)
                 if self._listener is not None:
                     self._spark.sparkContext._jsc.sc().removeSparkListener(self._listener)
             for name in self._registry.names():

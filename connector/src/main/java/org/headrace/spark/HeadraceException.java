@@ -10,7 +10,7 @@ public final class HeadraceException extends IllegalArgumentException {
   private static final long serialVersionUID = 1L;
   private final String failure;
 
-  HeadraceException(String message, String failure) {
+  public HeadraceException(String message, String failure) {
     super(message);
     this.failure = failure;
   }

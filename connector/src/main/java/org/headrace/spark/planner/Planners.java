@@ -1,0 +1,87 @@
+package org.headrace.spark.planner;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.Map;
+import java.util.concurrent.Callable;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Future;
+import java.util.concurrent.SynchronousQueue;
+import java.util.concurrent.ThreadPoolExecutor;
+import java.util.concurrent.TimeUnit;
+import org.headrace.spark.HeadraceException;
+
+/** The live Python planners of this driver JVM, one per session context, and how to ask them. */
+public final class Planners {
+  public static final ObjectMapper JSON = new ObjectMapper();
+  private static final Map<String, Planner> LIVE = new ConcurrentHashMap<>();
+
+  /**
+   * Py4J opens a connection, with a thread on the Python side, for every JVM thread that calls Python, and keeps it
+   * when that thread ends. So all calls are made by these threads, which never end: as many as ever call at once.
+   */
+  private static final ExecutorService CALLERS =
+      new ThreadPoolExecutor(
+          0,
+          Integer.MAX_VALUE,
+          Long.MAX_VALUE,
+          TimeUnit.NANOSECONDS,
+          new SynchronousQueue<>(),
+          runnable -> {
+            Thread thread = new Thread(runnable, "headrace-planner");
+            thread.setDaemon(true);
+            return thread;
+          });
+
+  private Planners() {}
+
+  /** Called from Python when a session context opens. */
+  public static void register(String context, Planner planner) {
+    LIVE.put(context, planner);
+  }
+
+  /** Called from Python when a session context closes. */
+  public static void unregister(String context) {
+    LIVE.remove(context);
+  }
+
+  /** Asks a context's planner; its failures are thrown as {@link HeadraceException}. */
+  public static JsonNode ask(String context, String operation, Object payload) {
+    Planner planner = LIVE.get(context);
+    if (planner == null) {
+      throw new HeadraceException(
+          "the Headrace session context behind this table is closed; register the table again in a live one", null);
+    }
+    JsonNode answer;
+    try {
+      String question = JSON.writeValueAsString(payload);
+      answer = JSON.readTree(call(() -> planner.call(operation, question)));
+    } catch (JsonProcessingException e) {
+      throw new HeadraceException("Python answered '" + operation + "' with what is not JSON: " + e.getMessage(), null);
+    }
+    JsonNode failure = answer.get("failure");
+    if (failure != null) {
+      throw new HeadraceException(failure.path("text").asText(), failure.toString());
+    }
+    return answer;
+  }
+
+  private static String call(Callable<String> question) {
+    Future<String> answer = CALLERS.submit(question);
+    try {
+      return answer.get();
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new HeadraceException("the query was cancelled while its provider planned", null);
+    } catch (ExecutionException e) {
+      throw e.getCause() instanceof RuntimeException cause ? cause : new IllegalStateException(e.getCause());
+    }
+  }
+
+  public static boolean isLive(String context) {
+    return LIVE.containsKey(context);
+  }
+}

@@ -1,0 +1,288 @@
+package org.headrace.spark.read;
+
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.nio.ByteBuffer;
+import java.util.List;
+import org.apache.arrow.flatbuf.Message;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.VectorLoader;
+import org.apache.arrow.vector.VectorSchemaRoot;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.Field;
+import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.TaskFailureListener;
+import org.apache.spark.util.TaskInterruptListener;
+import org.headrace.spark.HeadraceException;
+import org.headrace.spark.results.ResultSender;
+import org.headrace.spark.transport.FrameInput;
+import org.headrace.spark.transport.PartitionConnection;
+import org.headrace.spark.transport.PartitionOrigin;
+import org.headrace.spark.vectors.ArrowColumns;
+
+/**
+ * One partition's frames as Spark's columnar batches; executor JVM, one task's thread.
+ *
+ * <p>Owns all Arrow memory: a batch is valid until the next call of {@link #next} or {@link #close}.
+ */
+final class HeadraceReader implements PartitionReader<ColumnarBatch> {
+  private static final int IPC_PREFIX_BYTES = 8;
+  private static final int MAX_READ_BYTES = 1 << 30;
+
+  private final String table;
+  private final int partition;
+  private final StructType schema;
+  private final BufferAllocator allocator;
+  private final PartitionConnection connection;
+  private final FrameInput frames;
+  private VectorSchemaRoot root;
+  private VectorLoader loader;
+  private ColumnarBatch current;
+  private long rows;
+  private long batches;
+  private boolean ended;
+  private boolean closed;
+  private volatile String taskError;
+
+  HeadraceReader(PartitionOrigin origin, int partition, StructType schema) {
+    this.table = origin.table();
+    this.partition = partition;
+    this.schema = schema;
+    try {
+      this.connection = origin.open(partition);
+    } catch (IOException e) {
+      throw transportError("cannot open", e);
+    }
+    this.frames = connection.frames();
+    frames.beforeWaiting(ResultSender::sendPending);
+    this.allocator = childAllocator();
+    TaskContext task = TaskContext.get();
+    if (task != null) {
+      TaskInterruptListener giveUp = (context, reason) -> frames.cancel();
+      task.addTaskInterruptListener(giveUp);
+      TaskFailureListener remember = (context, error) -> taskError = String.valueOf(error);
+      task.addTaskFailureListener(remember);
+    }
+  }
+
+  private BufferAllocator childAllocator() {
+    boolean made = false;
+    try {
+      BufferAllocator child =
+          ArrowUtils.rootAllocator()
+              .newChildAllocator("headrace " + table + " " + partition, 0, Long.MAX_VALUE);
+      made = true;
+      return child;
+    } finally {
+      if (!made) { // nobody will close a reader whose constructor threw
+        connection.abandon("the executor is out of memory");
+      }
+    }
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    if (ended) {
+      return false;
+    }
+    try {
+      while (true) {
+        switch (frames.next()) {
+          case FrameInput.SCHEMA -> readSchema();
+          case FrameInput.BATCH -> {
+            readBatch();
+            if (current.numRows() > 0) {
+              return true;
+            }
+          }
+          case FrameInput.END -> {
+            readEnd();
+            return false;
+          }
+          default -> throw readError();
+        }
+      }
+    } catch (InterruptedIOException e) {
+      throw e;
+    } catch (IOException e) { // the end of the stream, or a connection that was reset
+      ended = true;
+      throw new HeadraceException(connection.lost(table, partition), null);
+    }
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return current;
+  }
+
+  @Override
+  public CustomTaskMetric[] currentMetricsValues() {
+    return ScanMetrics.values(rows, batches, frames.bytesRead(), frames.waitingNanos());
+  }
+
+  @Override
+  public void close() {
+    if (closed) {
+      return;
+    }
+    closed = true;
+    try {
+      if (!ended) {
+        ended = true;
+        connection.abandon(whyStopped());
+      }
+    } finally {
+      if (root != null) {
+        root.close();
+      }
+      allocator.close();
+    }
+  }
+
+  private String whyStopped() {
+    TaskContext task = TaskContext.get();
+    if (task != null && task.isInterrupted()) {
+      return "the query was cancelled";
+    }
+    return taskError == null
+        ? "the query needs no more rows (its limit was reached)"
+        : "the query failed: " + taskError;
+  }
+
+  private void readSchema() throws IOException {
+    ByteBuffer message = frames.readFirst();
+    if (root != null) {
+      throw damaged("a second schema", null);
+    }
+    Schema sent;
+    try {
+      sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
+    } catch (RuntimeException e) {
+      throw damaged("a schema that cannot be read", e);
+    }
+    checkSchema(sent);
+    root = VectorSchemaRoot.create(sent, allocator);
+    loader = new VectorLoader(root);
+  }
+
+  /** Columns are read by position and nested ones unchecked, so all of it must be what was planned. */
+  private void checkSchema(Schema sent) {
+    List<Field> fields = sent.getFields();
+    boolean same = fields.size() == schema.length();
+    for (int i = 0; same && i < fields.size(); i++) {
+      StructField planned = schema.fields()[i];
+      same =
+          planned.name().equals(fields.get(i).getName())
+              && DataType.equalsIgnoreNullability(ArrowUtils.fromArrowField(fields.get(i)), planned.dataType());
+    }
+    if (!same) {
+      throw new HeadraceException(
+          String.format(
+              "TransportError: partition %d of table '%s' sent the columns %s where %s were planned",
+              partition, table, fields, schema.catalogString()),
+          null);
+    }
+  }
+
+  private static ByteBuffer withoutPrefix(ByteBuffer message) {
+    return message.position(IPC_PREFIX_BYTES).slice();
+  }
+
+  private void readBatch() throws IOException {
+    if (root == null) {
+      throw damaged("a batch before the schema", null);
+    }
+    root.clear();
+    ByteBuffer message = frames.readFirst();
+    ArrowBuf body = readBody(frames.secondLength());
+    ColumnVector[] columns = new ColumnVector[schema.length()];
+    try (ArrowRecordBatch batch = decoded(message, body)) {
+      loader.load(batch);
+      for (int i = 0; i < columns.length; i++) {
+        columns[i] = ArrowColumns.of(root.getVector(i), schema.fields()[i].dataType());
+      }
+    } catch (IllegalArgumentException | IndexOutOfBoundsException e) {
+      throw e instanceof HeadraceException named ? named : damaged("a batch that cannot be read", e);
+    }
+    current = new ColumnarBatch(columns, root.getRowCount());
+    rows += root.getRowCount();
+    batches++;
+  }
+
+  /** Takes over {@code body}. */
+  private ArrowRecordBatch decoded(ByteBuffer message, ArrowBuf body) {
+    try {
+      return MessageSerializer.deserializeRecordBatch(Message.getRootAsMessage(withoutPrefix(message)), body);
+    } catch (IOException | RuntimeException e) {
+      if (body.refCnt() > 0) {
+        body.close();
+      }
+      throw damaged("a batch that cannot be read", e);
+    }
+  }
+
+  private ArrowBuf readBody(long length) throws IOException {
+    ArrowBuf body = allocator.buffer(length);
+    boolean read = false;
+    try {
+      for (long offset = 0; offset < length; offset += MAX_READ_BYTES) {
+        frames.read(body.nioBuffer(offset, (int) Math.min(MAX_READ_BYTES, length - offset)));
+      }
+      body.writerIndex(length);
+      read = true;
+    } finally {
+      if (!read) {
+        body.close();
+      }
+    }
+    return body;
+  }
+
+  private void readEnd() throws IOException {
+    ByteBuffer totals = frames.readFirst();
+    if (totals.remaining() != 2 * Long.BYTES) {
+      throw damaged("an end without totals", null);
+    }
+    long sentRows = totals.getLong();
+    long sentBatches = totals.getLong();
+    ended = true;
+    connection.finish();
+    if (sentRows != rows || sentBatches != batches) {
+      throw new HeadraceException(
+          String.format(
+              "TransportError: partition %d of table '%s' was sent as %d rows in %d batches, %d in %d arrived",
+              partition, table, sentRows, sentBatches, rows, batches),
+          null);
+    }
+  }
+
+  private HeadraceException readError() throws IOException {
+    HeadraceException error = frames.error();
+    ended = true;
+    connection.finish();
+    return error;
+  }
+
+  private HeadraceException damaged(String what, Exception e) {
+    return new HeadraceException(
+        String.format(
+            "TransportError: partition %d of table '%s' sent %s%s", partition, table, what, e == null ? "" : ": " + e),
+        null);
+  }
+
+  private HeadraceException transportError(String what, IOException e) {
+    return new HeadraceException(
+        String.format("TransportError: %s partition %d of table '%s': %s", what, partition, table, e), null);
+  }
+}

@@ -1,0 +1,182 @@
+package org.headrace.spark.results;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.Channels;
+import java.nio.charset.StandardCharsets;
+import java.util.Iterator;
+import org.apache.arrow.vector.ipc.WriteChannel;
+import org.apache.arrow.vector.ipc.message.MessageSerializer;
+import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.util.TaskInterruptListener;
+import org.headrace.spark.HeadraceException;
+import org.headrace.spark.planner.Planners;
+import org.headrace.spark.transport.FrameInput;
+import org.headrace.spark.transport.PartitionConnection;
+import org.headrace.spark.transport.PartitionOrigin;
+
+/**
+ * Sends one partition of a query's result as frames; executor JVM (driver JVM for a small LIMIT), one task's thread.
+ *
+ * <p>Rows go out in large batches, but never wait for more: before a reader in the same task waits for its source, it
+ * lets what there is be sent.
+ */
+public final class ResultSender {
+  private static final int HEADER_BYTES = 16;
+  private static final int MAX_REASON_CHARS = 4096;
+  private static final ThreadLocal<ResultSender> SENDING = new ThreadLocal<>();
+
+  private final int partition;
+  private final FrameInput frames;
+  private final ResultBatch batch;
+  private long batches;
+
+  private ResultSender(int partition, FrameInput frames, ResultBatch batch) {
+    this.partition = partition;
+    this.frames = frames;
+    this.batch = batch;
+  }
+
+  /** Blocks while the caller in Python is slower than this partition. */
+  static void send(PartitionOrigin origin, int partition, Schema schema, Iterator<InternalRow> rows) {
+    PartitionConnection connection = open(origin, partition);
+    boolean sent = false;
+    try (ResultBatch batch = new ResultBatch(schema)) {
+      TaskContext task = TaskContext.get();
+      if (task != null) {
+        FrameInput frames = connection.frames();
+        TaskInterruptListener giveUp = (context, reason) -> frames.cancel();
+        task.addTaskInterruptListener(giveUp);
+      }
+      ResultSender sender = new ResultSender(partition, connection.frames(), batch);
+      SENDING.set(sender);
+      sender.sendAll(schema, rows);
+      sent = true;
+    } finally {
+      SENDING.remove();
+      if (sent) {
+        connection.finish();
+      } else {
+        connection.abandon("");
+      }
+    }
+  }
+
+  /** Sends what this thread's result has so far; called before the thread waits for a source. */
+  public static void sendPending() {
+    ResultSender sender = SENDING.get();
+    if (sender != null && !sender.batch.isEmpty()) {
+      sender.sendBatch();
+    }
+  }
+
+  private static PartitionConnection open(PartitionOrigin origin, int partition) {
+    try {
+      return origin.open(partition);
+    } catch (IOException e) {
+      throw new HeadraceException(
+          "TransportError: cannot reach the driver's Python process to send partition " + partition
+              + " of the result: " + e, null);
+    }
+  }
+
+  private void sendAll(Schema schema, Iterator<InternalRow> rows) {
+    try {
+      byte[] message = serialized(schema);
+      write(FrameInput.SCHEMA, message, message.length);
+      while (rows.hasNext()) {
+        batch.add(rows.next());
+        if (batch.isFull()) {
+          sendBatch();
+        }
+      }
+    } catch (RuntimeException | Error e) {
+      tellWhy(e);
+      throw e;
+    }
+    sendPending();
+    ByteBuffer totals = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN).putLong(0).putLong(batches);
+    write(FrameInput.END, totals.array(), 16);
+    try {
+      frames.awaitReceipt();
+    } catch (IOException e) {
+      throw broken(e);
+    }
+  }
+
+  private void sendBatch() {
+    byte[] message;
+    try {
+      message = batch.take();
+    } catch (IOException e) {
+      throw new UncheckedIOException(e); // from a stream in memory
+    }
+    write(FrameInput.BATCH, message, 8 + ByteBuffer.wrap(message).order(ByteOrder.LITTLE_ENDIAN).getInt(4));
+    batches++;
+  }
+
+  private void write(int kind, byte[] message, int first) {
+    try {
+      frames.write(header(kind, message.length, first));
+      frames.write(ByteBuffer.wrap(message));
+    } catch (IOException e) {
+      throw broken(e);
+    }
+  }
+
+  /** The connection broke, or the task was cancelled; what the other side said before it closed is the reason. */
+  private RuntimeException broken(IOException e) {
+    if (e instanceof InterruptedIOException) {
+      return new HeadraceException("the query was cancelled while it sent its result", null);
+    }
+    try {
+      frames.awaitReceipt();
+    } catch (IOException nothingSaid) {
+      e.addSuppressed(nothingSaid);
+    } catch (HeadraceException refusal) {
+      return refusal;
+    }
+    return new HeadraceException(
+        "TransportError: the driver's Python process reads no more of partition " + partition
+            + " of the result (its ResultStream was closed, or another attempt of this task sends it): " + e, null);
+  }
+
+  /** The query failed here: if the task is run again, the other side can say why. Never blocks. */
+  private void tellWhy(Throwable error) {
+    String text = String.valueOf(error);
+    byte[] message =
+        Planners.JSON
+            .createObjectNode()
+            .put("text", text.length() > MAX_REASON_CHARS ? text.substring(0, MAX_REASON_CHARS) + "..." : text)
+            .toString()
+            .getBytes(StandardCharsets.UTF_8);
+    ByteBuffer frame = ByteBuffer.allocate(HEADER_BYTES + message.length);
+    try {
+      frames.tryWrite(frame.put(header(FrameInput.ERROR, message.length, message.length)).put(message).flip());
+    } catch (IOException e) {
+      error.addSuppressed(e);
+    }
+  }
+
+  private static ByteBuffer header(int kind, int length, int first) {
+    ByteBuffer header = ByteBuffer.allocate(HEADER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+    header.put((byte) kind).put((byte) FrameInput.PROTOCOL_VERSION).putShort((short) 0);
+    return header.putInt(first).putLong((long) length - first).flip();
+  }
+
+  static byte[] serialized(Schema schema) {
+    ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+    try {
+      MessageSerializer.serialize(new WriteChannel(Channels.newChannel(bytes)), schema);
+    } catch (IOException e) {
+      throw new UncheckedIOException(e); // from a stream in memory
+    }
+    return bytes.toByteArray();
+  }
+}

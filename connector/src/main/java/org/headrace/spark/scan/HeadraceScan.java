@@ -1,0 +1,189 @@
+package org.headrace.spark.scan;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.OptionalLong;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportOrdering;
+import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
+import org.apache.spark.sql.connector.read.partitioning.Partitioning;
+import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
+import org.apache.spark.sql.types.StructType;
+import org.headrace.spark.read.HeadracePartition;
+import org.headrace.spark.read.HeadraceReaderFactory;
+import org.headrace.spark.read.ScanMetrics;
+import org.headrace.spark.transport.PartitionOrigin;
+
+/** One planned scan: what Python answered, in Spark's interfaces; driver JVM. */
+public final class HeadraceScan
+    implements Scan, Batch, SupportsReportPartitioning, SupportsReportOrdering, SupportsReportStatistics {
+  private final String table;
+  private final StructType readSchema;
+  private final StructType tableSchema;
+  private final JsonNode plan;
+  private final HeadraceReaderFactory readerFactory;
+
+  HeadraceScan(String context, String table, StructType tableSchema, StructType readSchema, JsonNode plan) {
+    this.table = table;
+    this.tableSchema = tableSchema;
+    this.readSchema = readSchema;
+    this.plan = plan;
+    ScanHandle handle = new ScanHandle(context, plan.get("scan").asText());
+    this.readerFactory = new HeadraceReaderFactory(handle, PartitionOrigin.of(plan, table), readSchema);
+  }
+
+  /** Identifies the scan to Python; read by explain. */
+  public String scanId() {
+    return plan.get("scan").asText();
+  }
+
+  /** Whether the table can be scanned once only. */
+  public boolean isStreaming() {
+    return plan.path("streaming").asBoolean();
+  }
+
+  public String tableName() {
+    return table;
+  }
+
+  /** Differs for each registration, of whatever context. */
+  public String tableId() {
+    return plan.get("table").asText();
+  }
+
+  public int partitionCount() {
+    return plan.get("partitions").asInt();
+  }
+
+  @Override
+  public StructType readSchema() {
+    return readSchema;
+  }
+
+  @Override
+  public String description() {
+    return plan.get("description").asText();
+  }
+
+  @Override
+  public Batch toBatch() {
+    return this;
+  }
+
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return ColumnarSupportMode.SUPPORTED;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    int count = partitionCount();
+    JsonNode partitioning = plan.path("partitioning");
+    InputPartition[] partitions = new InputPartition[count];
+    for (int i = 0; i < count; i++) {
+      partitions[i] =
+          partitioning.isObject()
+              ? new KeyedPartition(i, PartitionKeys.row(partitioning, i, tableSchema))
+              : new HeadracePartition(i);
+    }
+    return partitions;
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return readerFactory;
+  }
+
+  @Override
+  public Partitioning outputPartitioning() {
+    int count = partitionCount();
+    JsonNode partitioning = plan.path("partitioning");
+    if (!partitioning.isObject()) {
+      return new UnknownPartitioning(count);
+    }
+    List<Expression> keys = new ArrayList<>();
+    JsonNode columns = partitioning.get("columns");
+    for (int i = 0; i < columns.size(); i++) {
+      String column = columns.get(i).asText();
+      keys.add(
+          partitioning.get("kind").asText().equals("key")
+              ? Expressions.identity(PartitionKeys.quoted(column))
+              : Expressions.apply(
+                  HashFunction.nameOf(partitioning.get("function").asText(), count, i, columns.size()),
+                  Expressions.column(PartitionKeys.quoted(column))));
+    }
+    return new KeyGroupedPartitioning(keys.toArray(new Expression[0]), count);
+  }
+
+  @Override
+  public SortOrder[] outputOrdering() {
+    List<SortOrder> order = new ArrayList<>();
+    for (JsonNode key : plan.path("ordering")) {
+      order.add(
+          Expressions.sort(
+              Expressions.column(PartitionKeys.quoted(key.get("column").asText())),
+              key.get("descending").asBoolean() ? SortDirection.DESCENDING : SortDirection.ASCENDING,
+              key.get("nulls_first").asBoolean() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST));
+    }
+    return order.toArray(new SortOrder[0]);
+  }
+
+  @Override
+  public Statistics estimateStatistics() {
+    return new Statistics() {
+      @Override
+      public OptionalLong sizeInBytes() {
+        return optional("bytes");
+      }
+
+      @Override
+      public OptionalLong numRows() {
+        return optional("rows");
+      }
+    };
+  }
+
+  private OptionalLong optional(String field) {
+    JsonNode value = plan.path(field);
+    return value.isIntegralNumber() ? OptionalLong.of(value.asLong()) : OptionalLong.empty();
+  }
+
+  /**
+   * Equal scans are run once: Spark then uses the shuffled or broadcast rows of one for both, in a self-join for
+   * instance. So they must read the same columns and run the very same plan.
+   */
+  @Override
+  public boolean equals(Object other) {
+    return this == other
+        || (other instanceof HeadraceScan scan
+            && tableId().equals(scan.tableId())
+            && partitionCount() == scan.partitionCount()
+            && plan.path("partitioning").equals(scan.plan.path("partitioning"))
+            && plan.path("ordering").equals(scan.plan.path("ordering"))
+            && readerFactory.producesSameAs(scan.readerFactory));
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(tableId(), readSchema, partitionCount());
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return ScanMetrics.all();
+  }
+}

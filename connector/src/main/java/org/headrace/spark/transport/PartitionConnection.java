@@ -1,0 +1,15 @@
+package org.headrace.spark.transport;
+
+/** One open partition: frames to read, and the two ways to be done with it; executor JVM, one task's thread. */
+public interface PartitionConnection {
+  FrameInput frames();
+
+  /** The stream was read up to its END or ERROR frame. */
+  void finish();
+
+  /** The stream is no longer wanted, or broke: the producer is told to stop, and why. Never blocks on it. */
+  void abandon(String reason);
+
+  /** The other side vanished in the middle of the stream: releases everything and returns what to tell the user. */
+  String lost(String table, int partition);
+}

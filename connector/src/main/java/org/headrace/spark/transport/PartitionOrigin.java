@@ -1,0 +1,39 @@
+package org.headrace.spark.transport;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.Serializable;
+
+/** Where a scan's partitions are produced; immutable data, sent to executors once per stage. */
+public abstract class PartitionOrigin implements Serializable {
+  private static final long serialVersionUID = 1L;
+  private final String table;
+
+  PartitionOrigin(String table) {
+    this.table = table;
+  }
+
+  public final String table() {
+    return table;
+  }
+
+  /** Reads the origin from Python's answer to "scan"; driver JVM. */
+  public static PartitionOrigin of(JsonNode plan, String table) {
+    return plan.has("worker")
+        ? WorkerOrigin.from(plan.get("worker"), table)
+        : ofEndpoint(plan.get("endpoint"), table);
+  }
+
+  /** The endpoint in the driver's Python process, from its address; see Endpoint.address in Python. */
+  public static PartitionOrigin ofEndpoint(JsonNode address, String table) {
+    return EndpointOrigin.from(address, table);
+  }
+
+  /** Whether the rows are sure to be the same; only of two scans of one table. */
+  public boolean producesSameAs(PartitionOrigin other) {
+    return this == other;
+  }
+
+  /** Opens a partition; executor JVM, once per task attempt. */
+  public abstract PartitionConnection open(int partition) throws IOException;
+}

@@ -1,0 +1,44 @@
+package org.headrace.spark.transport;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.Map;
+import org.apache.spark.SparkFiles;
+
+/** EXECUTORS placement: a pickled plan that runs in Spark's own Python workers. */
+final class WorkerOrigin extends PartitionOrigin {
+  private static final long serialVersionUID = 1L;
+  private final String python;
+  private final String archive;
+  private final byte[] pickledTask;
+
+  private WorkerOrigin(String table, String python, String archive, byte[] pickledTask) {
+    super(table);
+    this.python = python;
+    this.archive = archive;
+    this.pickledTask = pickledTask;
+  }
+
+  static WorkerOrigin from(JsonNode worker, String table) {
+    return new WorkerOrigin(
+        table,
+        worker.get("python").asText(),
+        worker.get("archive").asText(),
+        Base64.getDecoder().decode(worker.get("task").asText()));
+  }
+
+  @Override
+  public boolean producesSameAs(PartitionOrigin other) {
+    return other instanceof WorkerOrigin worker && Arrays.equals(pickledTask, worker.pickledTask);
+  }
+
+  @Override
+  public PartitionConnection open(int partition) throws IOException {
+    // The same map every time: it is the key of Spark's worker pool.
+    Map<String, String> env =
+        Map.of("SPARK_REUSE_WORKER", "1", "PYTHONPATH", SparkFiles.get(archive), "PYTHONHASHSEED", "0");
+    return WorkerConnection.open(python, env, partition, pickledTask);
+  }
+}

@@ -1,0 +1,2 @@
+/** Spark's columns over Arrow memory, without copying; executor JVM. */
+package org.headrace.spark.vectors;

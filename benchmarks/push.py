@@ -12,8 +12,8 @@ from unittest import mock
 import psutil
 import pyarrow as pa
 
-import headrace.packing
-import headrace.streaming
+import headrace.push.packing
+import headrace.push.table
 from benchmarks import rivals
 from benchmarks.bench import Bench, Rows
 from benchmarks.data import SCHEMA, base_batch
@@ -141,8 +141,8 @@ def _batch_sizes(bench: Bench) -> list[Case]:
 def flushing(run: Callable[[], Rows]) -> Rows:
     """Headrace with merging switched off: each batch is taken alone and sent at once."""
     with (
-        mock.patch.object(headrace.streaming, "_TAKEN_ROWS", 1),
-        mock.patch.object(headrace.packing, "MANY_BATCHES", sys.maxsize),
+        mock.patch.object(headrace.push.table, "_TAKEN_ROWS", 1),
+        mock.patch.object(headrace.push.packing, "MANY_BATCHES", sys.maxsize),
     ):
         return run()
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.expressions import (
+from headrace.expr.nodes import (
     And,
     Cast,
     Column,

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.tables.adbc_access import AdbcAccess
+from headrace.tables.adbc.access import AdbcAccess
 from headrace.testing import check_provider
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.tables.adbc_access import AdbcAccess, driver_name
+from headrace.tables.adbc.access import AdbcAccess, driver_name
 from headrace.testing import check_provider
 
 COLUMNS = "id INTEGER PRIMARY KEY, r REAL, t TEXT COLLATE NOCASE, y BLOB, day DATE, flag BOOLEAN, n NUMERIC, free"

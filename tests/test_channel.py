@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from headrace.channel import END, Channel, Reader
 from headrace.errors import (
     DeregisteredError,
     ProducerLostError,
@@ -23,6 +22,7 @@ from headrace.errors import (
     StreamConsumedError,
     WriteTimeout,
 )
+from headrace.push.channel import END, Channel, Reader
 
 PATIENCE_S = 20.0
 
@@ -693,7 +693,7 @@ def test_offer_async_unread_partition_spills() -> None:
 def test_exit_with_a_write_blocked_and_nobody_reading_does_not_hang() -> None:
     script = """
 import threading
-import headrace.channel as c
+import headrace.push.channel as c
 c._EXIT_GRACE_S = 0.2
 channel = c.Channel("t", 1)
 def write():

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headrace.channel import END, Channel, Reader
 from headrace.errors import (
     DeregisteredError,
     ScanEndedError,
@@ -19,6 +18,7 @@ from headrace.errors import (
     StreamConsumedError,
     WriteTimeout,
 )
+from headrace.push.channel import END, Channel, Reader
 
 CAPACITY, MAX_BYTES, PARTITIONS = 3, 40, 2
 SHARED = -1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from headrace.cli import app
+from headrace.cli.app import app
 from headrace.testing import Promise
 
 

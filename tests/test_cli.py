@@ -17,8 +17,8 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 import headrace as hr
-from headrace.cli import app
-from headrace.demo import demo
+from headrace.cli.app import app
+from headrace.cli.demo import demo
 from headrace.spark.console import one_line
 
 MODULE = """

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 import headrace as hr
-from headrace import demo_push
-from headrace.demo import ACTS
-from headrace.demo_push import push
+from headrace.cli import demo_push
+from headrace.cli.demo import ACTS
+from headrace.cli.demo_push import push
 
 LIVE_ROW = re.compile(r"[\d.]+ s  (\w+) +\d+ +([\d.]+) +(\d+) rows written, (\w+)$", re.MULTILINE)
 GAUGE = re.compile(r"(\d) of 4 wait · +[\d.]+ M rows read · writers blocked +([\d.]+) s in all")

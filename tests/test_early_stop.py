@@ -18,10 +18,10 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.stream import ScanTask
+from headrace.execute.partition_stream import ScanTask
 from headrace.transport.frames import HEADER, PROTOCOL_VERSION, FrameKind
-from headrace.worker import DONE, REQUEST
-from headrace.worker import main as worker_main
+from headrace.worker.task import DONE, REQUEST
+from headrace.worker.task import main as worker_main
 from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, Marks, numbers, ten_rows, wait_until
 
 placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.stream import ScanTask
+from headrace.execute.partition_stream import ScanTask
 from headrace.transport import endpoint as endpoint_module
-from headrace.transport.driver_plan import DriverPartition
+from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Claim, Endpoint
 from headrace.transport.frames import HEADER, PROTOCOL_VERSION, FrameKind
 from producing import NUMBERS, FunctionPlan, numbers, ten_rows, wait_until

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.expressions import (
+from headrace.expr.nodes import (
     And,
     Call,
     Cast,
@@ -30,7 +30,7 @@ from headrace.expressions import (
     StringMatch,
     legs,
 )
-from headrace.normal_form import FALSE, NULL, TRUE, normal_form
+from headrace.expr.normal_form import FALSE, NULL, TRUE, normal_form
 from random_predicates import one_batch, random_predicate, random_table
 
 A = Column("a")
@@ -117,7 +117,7 @@ def test_legs_flattens_a_chain_of_any_depth() -> None:
 
 def test_expressions_import_neither_spark_nor_sqlglot() -> None:
     code = (
-        "import sys, headrace.expressions, headrace.pruning, headrace.pushdown;"
+        "import sys, headrace.expr.nodes, headrace.pruning.predicate, headrace.provider;"
         "assert not {'pyspark', 'sqlglot', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 import headrace as hr
 from headrace import And, Call, Cast, Column, Comparison, InList, IsNull, Literal, Not, Or, StringMatch
-from headrace.spark.predicates import not_null_columns
+from headrace.expr.not_null import not_null_columns
 from recording import Recorder, exact, executed_nodes, inexact, plan_text, table_of
 
 SCHEMA = pa.schema(

@@ -16,7 +16,7 @@ import pyarrow.flight as fl
 import pytest
 
 import headrace as hr
-from headrace.tables.flight_stream import FlightEndpoint, FlightStream
+from headrace.tables.flight.stream import FlightEndpoint, FlightStream
 from headrace.testing import check_provider
 
 SCHEMA = pa.schema([("a", pa.int64()), ("s", pa.string())])

@@ -14,10 +14,12 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.stream import PartitionStream, ScanTask, StopFlag
+from headrace.arrow.batches import merged
+from headrace.execute.partition_stream import PartitionStream, ScanTask
+from headrace.execute.stopping import StopFlag
 from headrace.transport import coalesce
-from headrace.transport.coalesce import CoalescingWriter, merged
-from headrace.transport.driver_plan import DriverPartition
+from headrace.transport.coalesce import CoalescingWriter
+from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.frames import HEADER, TOTALS, FrameKind, FrameWriter, send_all
 from headrace.transport.serve import serve_partition
 from recording import Batches, table_of

@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.transport.driver_plan import DriverPartition
+from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import HEADER, TOTALS, FrameKind, read_frame
 from headrace.transport.inbox import ResultInbox

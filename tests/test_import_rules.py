@@ -13,30 +13,24 @@ PACKAGE = Path(headrace.__file__).parent
 
 ROOMS: list[tuple[str, list[str]]] = [
     ("errors", ["errors"]),
-    ("types", ["types"]),
-    ("expressions", ["expressions"]),
-    ("meaning", ["semantics", "normal_form", "evaluation", "translate_*", "sql_values"]),
-    ("pruning", ["guarantee", "filter_terms", "container_stats", "pruning"]),
-    ("plan", ["plan"]),
-    ("provider", ["provider", "pushdown"]),
-    ("stream", ["failure", "stream"]),
+    ("arrow", ["arrow", "arrow.*"]),
+    ("expr", ["expr", "expr.*"]),
+    ("contract", ["plan", "provider"]),
+    ("pruning", ["pruning", "pruning.*"]),
     ("tables", ["tables", "tables.*"]),
-    ("channel", ["lanes", "channel"]),
-    ("sink", ["packing", "sink", "spill"]),
-    ("streaming", ["streaming"]),
+    ("execute", ["execute", "execute.*"]),
+    ("push", ["push", "push.*"]),
+    ("negotiate", ["negotiate", "negotiate.*"]),
     ("transport", ["transport", "transport.*"]),
-    ("worker", ["worker", "worker_daemon"]),
+    ("worker", ["worker", "worker.*"]),
+    ("testing", ["testing", "testing.*"]),
     ("exports", [""]),
     ("spark", ["spark", "spark.*"]),
-    ("testing", ["testing", "testing.*"]),
-    ("command line", ["output", "demo", "demo_*", "cli", "__main__"]),
+    ("cli", ["cli", "cli.*", "__main__"]),
 ]
-"""From the bottom to the top: a room imports itself and what is below it."""
+"""A folder is a room, and a room imports itself and the rooms before it in this list."""
 
 UPWARDS = {
-    ("expressions", "translate_pyarrow"),  # Expr's methods reach their implementations when they are called
-    ("expressions", "translate_sql"),
-    ("expressions", "evaluation"),
     ("", "spark.session"),  # SessionContext, on first use
     ("", "spark.results"),  # ResultStream and Progress, for type checkers
     ("", "spark.progress"),
@@ -44,18 +38,18 @@ UPWARDS = {
 }
 
 OUTSIDE: dict[str, list[str]] = {
-    "pyspark": ["spark.*", "worker_daemon"],
+    "pyspark": ["spark.*", "worker.daemon"],
     "py4j": ["spark.*"],
-    "socket": ["transport.*", "worker"],
+    "socket": ["transport.*", "worker.task"],
     "socketserver": ["transport.*"],
     "ssl": ["transport.*"],
-    "sqlglot": ["translate_sql", "sql_values"],
-    "typer": ["cli"],
-    "rich": ["cli", "output", "demo", "demo_*", "spark.progress"],
+    "sqlglot": ["expr.to_sql", "expr.sql_values"],
+    "typer": ["cli.app"],
+    "rich": ["cli.*", "spark.progress"],
 }
 """Modules that are nobody's business but these rooms'."""
 
-NEVER = {"channel": ["pyarrow"], "lanes": ["pyarrow"]}
+NEVER = {"push.channel": ["pyarrow"], "push.lanes": ["pyarrow"]}
 """The channel counts things; it does not know that they are Arrow."""
 
 
@@ -77,7 +71,8 @@ def imports(tree: ast.Module) -> Iterator[str]:
             module = node.module or ""
             # ``from headrace import errors`` imports a module, ``from headrace.plan import SortKey`` a name
             for alias in node.names:
-                is_module = (PACKAGE.parent / f"{module}.{alias.name}".replace(".", "/")).with_suffix(".py").exists()
+                path = PACKAGE.parent / f"{module}.{alias.name}".replace(".", "/")
+                is_module = path.with_suffix(".py").exists() or path.is_dir()
                 yield f"{module}.{alias.name}" if is_module else module
 
 

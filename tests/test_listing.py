@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pytest
 
 import headrace as hr
-from headrace.tables.packing import grouped, packed
+from headrace.tables.file_groups import grouped, packed
 from headrace.testing import check_provider
 from recording import executed_nodes
 

@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace.transport import endpoint, paced
-from headrace.transport.driver_plan import DriverPartition
+from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.frames import ASKING, LEAVING, FrameKind, FrameWriter, read_frame
 from headrace.transport.paced import PacedWriter
 from recording import table_of

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace import packing
-from headrace.channel import END, Channel
 from headrace.errors import ScanEndedError, SchemaMismatchError, SinkClosedError
-from headrace.packing import MANY_BATCHES, SMALL_ROWS, Packing
-from headrace.sink import TableSink
+from headrace.push import packing
+from headrace.push.channel import END, Channel
+from headrace.push.packing import MANY_BATCHES, SMALL_ROWS, Packing
+from headrace.push.sink import TableSink
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
 DAY = datetime.date(2026, 1, 1)

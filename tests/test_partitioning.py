@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headrace as hr
-from headrace.spark.scans import hash_keys
+from headrace.negotiate.scan import hash_keys
 from recording import Batches, Recorder, executed_nodes
 
 BUCKETING = "spark.sql.sources.v2.bucketing"

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.failure import Failure
-from headrace.spark.pickling import pickled_task
-from headrace.stream import ScanTask
+from headrace.execute.failure import Failure
+from headrace.execute.partition_stream import ScanTask
+from headrace.negotiate.pickling import pickled_task
 from producing import NUMBERS, FunctionPlan, FunctionTable, ten_rows
 
 MODULE = """

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.expressions import (
+from headrace.expr.nodes import (
     And,
     Call,
     Cast,
@@ -27,8 +27,8 @@ from headrace.expressions import (
     Or,
     StringMatch,
 )
-from headrace.guarantee import Bound, Guarantee, after_prefix
-from headrace.pruning import ColumnStats, ContainerStats, PruningPredicate, guarantees
+from headrace.pruning.guarantee import Bound, Guarantee, after_prefix
+from headrace.pruning.predicate import ColumnStats, ContainerStats, PruningPredicate, guarantees
 from random_predicates import ORDER, POOLS, SCHEMA, one_batch, random_leaf, random_predicate, random_table
 
 A, B = Column("a"), Column("b")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import headrace as hr
-from headrace.types import to_wire, wire_type
+from headrace.arrow.conversion import to_wire
+from headrace.arrow.types import wire_type
 from recording import Batches, Recorder
 from test_types import LOSSLESS
 

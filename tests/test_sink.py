@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from headrace.channel import END, Channel
 from headrace.errors import (
     ProducerLostError,
     ScanEndedError,
@@ -23,8 +22,9 @@ from headrace.errors import (
     SinkClosedError,
     WriteTimeout,
 )
-from headrace.sink import TableSink
-from headrace.spill import ArrowSpill
+from headrace.push.channel import END, Channel
+from headrace.push.sink import TableSink
+from headrace.push.spill import ArrowSpill
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
 PATIENCE_S = 20.0
@@ -423,8 +423,8 @@ def test_repr_names_table_partition_and_state() -> None:
 def test_exit_with_an_open_sink_and_a_waiting_reader_does_not_hang() -> None:
     script = """
 import threading, pyarrow as pa
-from headrace.channel import Channel
-from headrace.sink import TableSink
+from headrace.push.channel import Channel
+from headrace.push.sink import TableSink
 channel = Channel("t")
 sink = TableSink(channel, pa.schema([("x", pa.int64())]))
 threading.Thread(target=lambda: channel.claim(0).take(1, 1), daemon=True).start()

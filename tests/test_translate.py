@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.expressions import (
+from headrace.expr.nodes import (
     And,
     Call,
     Cast,
@@ -33,8 +33,7 @@ from headrace.expressions import (
     Or,
     StringMatch,
 )
-from headrace.provider import FilterPushdown
-from headrace.pushdown import pushdown_exact_where_possible
+from headrace.provider import FilterPushdown, pushdown_exact_where_possible
 from random_predicates import POOLS, SCHEMA, one_batch, random_predicate, random_table
 
 duckdb = pytest.importorskip("duckdb")

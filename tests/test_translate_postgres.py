@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headrace.expressions import Column, Comparison, Literal, StringMatch
+from headrace.expr.nodes import Column, Comparison, Literal, StringMatch
 from random_predicates import POOLS, SCHEMA, one_batch, random_predicate, random_table
 
 if TYPE_CHECKING:

@@ -14,17 +14,10 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.types import (
-    converter,
-    forbidden_null,
-    forbids_nulls,
-    pruned_schema,
-    spark_schema_json,
-    spark_type,
-    to_wire,
-    wire_schema,
-    wire_type,
-)
+from headrace.arrow.conversion import converter, to_wire
+from headrace.arrow.nulls import forbidden_null, forbids_nulls
+from headrace.arrow.spark_types import pruned_schema, spark_schema_json, spark_type
+from headrace.arrow.types import wire_schema, wire_type
 
 DOCS = Path(__file__).parents[1] / "docs" / "types.md"
 ROWS = re.findall(r"^\| `(pa\..+?)` \| (?:`(.+?)`|(refused)) \| (.+?) \|$", DOCS.read_text(), re.MULTILINE)

@@ -2,6 +2,7 @@
 
 import typing
 
+from headrace.arrow.sources import BatchSource
 from headrace.errors import (
     DeregisteredError,
     HeadraceError,
@@ -19,7 +20,7 @@ from headrace.errors import (
     UnsupportedTypeError,
     WriteTimeout,
 )
-from headrace.expressions import (
+from headrace.expr.nodes import (
     And,
     Call,
     Cast,
@@ -34,7 +35,6 @@ from headrace.expressions import (
     StringMatch,
 )
 from headrace.plan import (
-    BatchSource,
     ExecutionPlan,
     HashPartitioning,
     KeyPartitioning,
@@ -45,15 +45,16 @@ from headrace.plan import (
     Statistics,
     UnknownPartitioning,
 )
-from headrace.provider import FilterPushdown, TableProvider
-from headrace.pruning import Bound, ColumnStats, ContainerStats, Guarantee, PruningPredicate, guarantees
-from headrace.pushdown import pushdown_exact_where_possible
-from headrace.sink import TableSink
-from headrace.tables.adbc import AdbcTable
-from headrace.tables.dataset import DatasetTable
-from headrace.tables.files import DataFile, FileFormat
-from headrace.tables.flight import FlightTable
-from headrace.tables.listing import ListingTable
+from headrace.provider import FilterPushdown, TableProvider, pushdown_exact_where_possible
+from headrace.pruning.container_stats import ColumnStats, ContainerStats
+from headrace.pruning.guarantee import Bound, Guarantee
+from headrace.pruning.predicate import PruningPredicate, guarantees
+from headrace.push.sink import TableSink
+from headrace.tables.adbc.table import AdbcTable
+from headrace.tables.dataset.table import DatasetTable
+from headrace.tables.flight.table import FlightTable
+from headrace.tables.listing.format import DataFile, FileFormat
+from headrace.tables.listing.table import ListingTable
 from headrace.tables.mem import MemTable
 from headrace.tables.simple import SimpleTable
 from headrace.tables.sorted import SortedTable

@@ -1,5 +1,5 @@
 """``python -m headrace``: the same as the ``headrace`` command."""
 
-from headrace.cli import app
+from headrace.cli import main
 
-app(prog_name="headrace")
+main()

@@ -6,21 +6,12 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
-from headrace.expressions import Expr
-
-
-class ArrowStreamExportable(Protocol):
-    """Anything that hands out an Arrow C stream: a polars or pandas frame, a duckdb result, a reader."""
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
-
-
-BatchSource: TypeAlias = Iterable[pa.RecordBatch] | pa.RecordBatchReader | ArrowStreamExportable
-"""What ``ExecutionPlan.execute`` may return."""
+from headrace.arrow.sources import BatchSource
+from headrace.expr.nodes import Expr
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from headrace.expressions import Expr
+from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest, Statistics
 
 
@@ -52,3 +52,13 @@ class TableProvider(ABC):
     def statistics(self) -> Statistics | None:
         """Estimates for the whole table, used where the plan gives none. Called once per scan, at planning."""
         return None
+
+
+def pushdown_exact_where_possible(filters: Sequence[Expr], *, schema: pa.Schema | None = None) -> list[FilterPushdown]:
+    """EXACT for each filter that ``to_pyarrow(schema=schema)`` translates, else UNSUPPORTED, in order.
+
+    The scan must then apply ``to_pyarrow(schema=schema)`` of every filter in ``request.filters``, with the
+    same ``schema``.
+    """
+    translated = (filter_.to_pyarrow(schema=schema) for filter_ in filters)
+    return [FilterPushdown.UNSUPPORTED if found is None else FilterPushdown.EXACT for found in translated]

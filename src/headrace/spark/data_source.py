@@ -26,12 +26,12 @@ from pyspark.sql.types import (
 from pyspark.sql.utils import to_str
 
 from headrace.errors import HeadraceError, PlanError, RegistrationError, UnsupportedTypeError
-from headrace.expressions import Expr, IsNull, Not
+from headrace.expr.nodes import Expr, IsNull, Not
+from headrace.expr.not_null import not_null_columns
 from headrace.plan import ExecutionPlan, ScanRequest
 from headrace.provider import FilterPushdown, TableProvider
 from headrace.spark.data_source_filters import pushed_filter
 from headrace.spark.data_source_plan import DataSourcePlan
-from headrace.spark.predicates import not_null_columns
 
 _MOST_WAITING = 64
 """Readers that were given filters for a scan that never came (a query that failed meanwhile) are forgotten."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql import datasource as ds
 
-from headrace.expressions import Column, Comparison, Expr, InList, IsNull, Literal, Not, StringMatch
+from headrace.expr.nodes import Column, Comparison, Expr, InList, IsNull, Literal, Not, StringMatch
 
 _COMPARISONS: dict[str, type[ds.Filter]] = {
     "=": ds.EqualTo,

@@ -14,9 +14,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
+from headrace.arrow.batches import batch_without_columns
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, UnknownPartitioning
-from headrace.types import batch_without_columns
 
 _FIRST_ROWS, _MOST_ROWS = 256, 16_384  # the first rows soon, and then as many as are quick to turn
 _NONE = type(None)

@@ -9,9 +9,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from headrace.negotiate.scan import IMPLIED, PlannedScan, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
 from headrace.spark.planner import Planner
-from headrace.spark.scans import IMPLIED, PlannedScan, partitioning_text, sort_key_text
 
 _SCAN_CLASS = "org.headrace.spark.scan.HeadraceScan"
 _REASONS = {

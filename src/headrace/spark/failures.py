@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 import headrace.errors as errors
-from headrace.failure import Failure
+from headrace.execute.failure import Failure
 
 _CLASS = "org.headrace.spark.HeadraceException"
 _MAX_CAUSES = 20

@@ -12,19 +12,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.conversion import to_wire
 from headrace.errors import HeadraceError, PlanError, SchemaMismatchError, StreamError
-from headrace.failure import Failure
+from headrace.execute.failure import Failure
+from headrace.execute.partition_stream import ScanTask
+from headrace.negotiate.pickling import pickled_task
+from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.negotiate.scan import PlannedScan, ProviderRaised, answer_filters, hash_keys, plan_scan
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
-from headrace.spark.pickling import pickled_task
+from headrace.push.table import StreamingPlan, StreamingTable
 from headrace.spark.predicates import decode
-from headrace.spark.registry import RegisteredTable, Registry
-from headrace.spark.scans import PlannedScan, ProviderRaised, answer_filters, hash_keys, plan_scan
-from headrace.stream import ScanTask
-from headrace.streaming import StreamingPlan, StreamingTable
-from headrace.transport.driver_plan import DriverPartition
+from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Claim, Endpoint
 from headrace.transport.inbox import ResultInbox
-from headrace.types import to_wire
 
 _JAVA_FLOATS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.expressions import (
+from headrace.expr.nodes import (
     And,
     Call,
     Cast,
@@ -30,8 +30,6 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _COMPARISONS = {"=", "<", "<=", ">", ">=", "<=>"}
 _STRING_MATCHES = {"STARTS_WITH", "ENDS_WITH", "CONTAINS"}
-_STRICT_FUNCTIONS = {"+", "-", "*", "/", "%", "ABS", "UPPER", "LOWER", "CHAR_LENGTH", "TRIM", "SUBSTRING"}
-"""Functions of Spark's that are null when an argument is."""
 _SIMPLE_TYPES = {
     "boolean": pa.bool_(),
     "tinyint": pa.int8(),
@@ -57,44 +55,6 @@ def decode(node: dict[str, Any] | None) -> Expr | None:
         return _decoded(node)
     except (ValueError, OverflowError):  # a type that Headrace has no literals of; a year beyond 9999
         return None
-
-
-def not_null_columns(expr: Expr) -> frozenset[Column]:
-    """Columns that cannot be null in any row for which ``expr`` is true."""
-    if isinstance(expr, And):
-        return not_null_columns(expr.left) | not_null_columns(expr.right)
-    if isinstance(expr, Or):
-        return not_null_columns(expr.left) & not_null_columns(expr.right)
-    if isinstance(expr, Comparison):
-        if expr.op == "<=>":
-            sides = (expr.left, expr.right)
-            other = any(isinstance(side, Literal) and side.value is not None for side in sides)
-            return _strict_columns(expr.left) | _strict_columns(expr.right) if other else frozenset()
-        return _strict_columns(expr.left) | _strict_columns(expr.right)
-    if isinstance(expr, InList):
-        return _strict_columns(expr.operand)
-    if isinstance(expr, StringMatch):
-        return _strict_columns(expr.operand) | _strict_columns(expr.pattern)
-    if isinstance(expr, Not):
-        inner = expr.operand
-        if isinstance(inner, IsNull):
-            return _strict_columns(inner.operand)
-        if isinstance(inner, (InList, StringMatch)) or (isinstance(inner, Comparison) and inner.op != "<=>"):
-            return not_null_columns(inner)
-    return frozenset()
-
-
-def _strict_columns(expr: Expr) -> frozenset[Column]:
-    """Columns whose null makes ``expr`` null; only forms that are certain."""
-    if isinstance(expr, Column):  # a null struct has null fields
-        return frozenset(Column(expr.name, expr.path[:depth]) for depth in range(len(expr.path) + 1))
-    if isinstance(expr, Cast) or (isinstance(expr, Call) and _is_strict(expr.name)):
-        return frozenset(column for child in expr.children() for column in _strict_columns(child))
-    return frozenset()
-
-
-def _is_strict(function: str) -> bool:
-    return function in _STRICT_FUNCTIONS or function.startswith("EXTRACT_")
 
 
 def _decoded(node: dict[str, Any]) -> Expr:

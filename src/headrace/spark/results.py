@@ -17,13 +17,13 @@ import pyarrow as pa
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame
 
+from headrace.arrow.types import with_nested
 from headrace.errors import HeadraceError
 from headrace.spark.failures import translate
 from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.inbox import ResultInbox
-from headrace.types import with_nested
 
 _CANCEL_AGAIN_SECONDS = 0.05
 _CANCEL_SECONDS = 30.0

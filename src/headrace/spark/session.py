@@ -13,7 +13,8 @@ from pyspark.errors import AnalysisException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.channel import Channel
+from headrace.arrow.spark_types import spark_schema_json
+from headrace.arrow.types import wire_schema
 from headrace.errors import (
     DeregisteredError,
     HeadraceError,
@@ -22,21 +23,21 @@ from headrace.errors import (
     StreamError,
     TableExistsError,
 )
-from headrace.packing import Packed, Packing
+from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.provider import TableProvider
-from headrace.sink import TableSink
+from headrace.push.channel import Channel
+from headrace.push.packing import Packed, Packing
+from headrace.push.sink import TableSink
+from headrace.push.spill import ArrowSpill
+from headrace.push.table import StreamingTable
 from headrace.spark import launch
 from headrace.spark.explain import explain
 from headrace.spark.failures import headrace_errors
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
-from headrace.spark.registry import RegisteredTable, Registry
 from headrace.spark.results import ResultStream
-from headrace.spill import ArrowSpill
-from headrace.streaming import StreamingTable
 from headrace.transport.endpoint import Endpoint, TlsIdentity
-from headrace.types import spark_schema_json, wire_schema
 
 _CATALOG_CLASS = "org.headrace.spark.catalog.HeadraceCatalog"
 

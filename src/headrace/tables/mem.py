@@ -7,12 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.batches import indented
+from headrace.arrow.conversion import to_wire
+from headrace.arrow.sources import BatchSource
+from headrace.arrow.types import filterable
 from headrace.errors import SchemaMismatchError
-from headrace.expressions import Expr
-from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
-from headrace.provider import FilterPushdown, TableProvider
-from headrace.pushdown import pushdown_exact_where_possible
-from headrace.types import filterable, indented, to_wire
+from headrace.expr.nodes import Expr
+from headrace.plan import ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
+from headrace.provider import FilterPushdown, TableProvider, pushdown_exact_where_possible
 
 _BATCH_ROWS = 64 * 1024
 _SMALL_ROWS = 8 * 1024

@@ -8,11 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.batches import indented
+from headrace.arrow.conversion import to_wire
+from headrace.arrow.sources import BatchSource, batch_iterator
 from headrace.errors import SchemaMismatchError
-from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest
+from headrace.plan import ExecutionPlan, Placement, ScanRequest
 from headrace.provider import TableProvider
-from headrace.stream import batch_iterator
-from headrace.types import indented, to_wire
 
 
 class SimpleTable(TableProvider):

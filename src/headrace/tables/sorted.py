@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from headrace.arrow.sources import BatchSource
 from headrace.errors import RegistrationError
-from headrace.expressions import Expr
-from headrace.plan import BatchSource, ExecutionPlan, ScanRequest, SortKey, Statistics
+from headrace.expr.nodes import Expr
+from headrace.plan import ExecutionPlan, ScanRequest, SortKey, Statistics
 from headrace.provider import FilterPushdown, TableProvider
 
 

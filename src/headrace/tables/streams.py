@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
-from headrace.plan import BatchSource, ExecutionPlan, Placement, ScanRequest, UnknownPartitioning
+from headrace.arrow.sources import BatchSource
+from headrace.plan import ExecutionPlan, Placement, ScanRequest, UnknownPartitioning
 from headrace.provider import TableProvider
 
 

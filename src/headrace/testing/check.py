@@ -9,11 +9,12 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from headrace.arrow.types import wire_schema
 from headrace.errors import HeadraceError
-from headrace.expressions import Expr
+from headrace.expr.nodes import Expr
+from headrace.negotiate.scan import PlannedScan
 from headrace.provider import TableProvider
-from headrace.spark.scans import PlannedScan
-from headrace.streaming import StreamingTable
+from headrace.push.table import StreamingTable
 from headrace.testing.filters import check_filters, check_limits
 from headrace.testing.layout import check_layout, check_statistics
 from headrace.testing.probe import CheckStopped, Probe, error_text, on_other_thread
@@ -22,7 +23,6 @@ from headrace.testing.report import Findings, Promise, Report, Severity
 from headrace.testing.scans import check_early_stop, check_execute_again, check_fresh_scans, check_pickling
 from headrace.testing.truth import Truth
 from headrace.testing.watch import watched
-from headrace.types import wire_schema
 
 
 def check_provider(

@@ -10,9 +10,9 @@ from random import Random
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions import Expr
+from headrace.expr.nodes import Expr
+from headrace.negotiate.scan import PlannedScan
 from headrace.provider import FilterPushdown
-from headrace.spark.scans import PlannedScan
 from headrace.testing.generated import generated_filters
 from headrace.testing.layout import check_layout
 from headrace.testing.probe import CheckStopped, Probe, Reading

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions import (
+from headrace.expr.nodes import (
     And,
     Column,
     Comparison,
@@ -27,7 +27,7 @@ from headrace.expressions import (
     StringMatch,
     StringMatchOp,
 )
-from headrace.semantics import Kind, canonical, is_nan, kind_of
+from headrace.expr.semantics import Kind, canonical, is_nan, kind_of
 
 _UNIT = datetime.timedelta(microseconds=1)
 _DAY = datetime.timedelta(days=1)

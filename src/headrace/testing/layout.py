@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.conversion import to_wire
 from headrace.errors import SchemaMismatchError
 from headrace.plan import HashPartitioning, KeyPartitioning, SortKey
 from headrace.testing.probe import Probe, Reading, scan_text
 from headrace.testing.report import Promise, Severity, counted
 from headrace.testing.rows import NAN_KEY, column_keys, row_keys, shown
-from headrace.types import to_wire
 
 _FAR_OFF = 10
 _SMALL_BYTES = 1 << 20

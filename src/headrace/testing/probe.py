@@ -14,15 +14,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.spark_types import spark_schema_json
+from headrace.arrow.types import wire_schema
 from headrace.errors import HeadraceError, PlanError, SchemaMismatchError
-from headrace.expressions import Expr
+from headrace.execute.partition_stream import PartitionStream, ScanTask
+from headrace.execute.stopping import StopFlag
+from headrace.expr.nodes import Expr
+from headrace.negotiate.registry import RegisteredTable
+from headrace.negotiate.scan import PlannedScan, ProviderRaised, answer_filters, plan_scan
 from headrace.provider import TableProvider
-from headrace.spark.registry import RegisteredTable
-from headrace.spark.scans import PlannedScan, ProviderRaised, answer_filters, plan_scan
-from headrace.stream import PartitionStream, ScanTask, StopFlag
 from headrace.testing.report import Findings, Promise, Severity
 from headrace.testing.watch import watched
-from headrace.types import spark_schema_json, wire_schema
 
 _PACKAGE = str(Path(__file__).parent.parent)
 _MESSAGE_CHARS = 1500

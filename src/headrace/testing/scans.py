@@ -9,15 +9,15 @@ from itertools import islice
 
 import pyarrow as pa
 
+from headrace.arrow.types import wire_schema
 from headrace.errors import PlanError
+from headrace.negotiate.pickling import pickled_task
+from headrace.negotiate.scan import PlannedScan
 from headrace.plan import Placement
-from headrace.spark.pickling import pickled_task
-from headrace.spark.scans import PlannedScan
 from headrace.testing.probe import CheckStopped, Probe, Reading, error_text
 from headrace.testing.report import Promise, Severity
 from headrace.testing.rows import difference
 from headrace.testing.truth import Truth, note_cut_short
-from headrace.types import wire_schema
 
 _THREADS = 4
 _STOPPED_PARTITIONS = 3

@@ -8,11 +8,12 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.expressions import Expr
+from headrace.arrow.conversion import to_wire
+from headrace.arrow.types import wire_schema
+from headrace.expr.nodes import Expr
 from headrace.testing.probe import Probe, Reading, scan_text
 from headrace.testing.report import Promise, Severity
 from headrace.testing.rows import difference
-from headrace.types import to_wire, wire_schema
 
 
 class Truth:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from headrace.arrow.batches import merged
 from headrace.transport.frames import FrameWriter, is_at_least
-from headrace.types import batch_without_columns
 
 MERGED_ROWS = 64 * 1024
 MERGED_BYTES = 4 << 20
@@ -109,12 +109,3 @@ class CoalescingWriter:
     def _raise_error(self) -> None:
         if self._error is not None:
             raise self._error
-
-
-def merged(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch with the rows of all, in order; batches without columns keep their row count."""
-    if len(batches) == 1:
-        return batches[0]
-    if batches[0].num_columns == 0:
-        return batch_without_columns(sum(batch.num_rows for batch in batches))
-    return pa.concat_batches(batches)

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from headrace.errors import TransportError
-from headrace.failure import Failure
+from headrace.execute.failure import Failure
 from headrace.transport.frames import ASKING, LEAVING, PROTOCOL_VERSION, FrameWriter
 
 MAGIC = b"HDRC"

@@ -18,7 +18,7 @@ from time import monotonic
 import pyarrow as pa
 
 from headrace.errors import ScanEndedError, StreamError, TransportError
-from headrace.spill import ArrowSpill
+from headrace.push.spill import ArrowSpill
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import Frame, FrameKind, read_frame, read_totals
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from headrace.errors import ScanEndedError
-from headrace.failure import Failure
-from headrace.stream import MergingSource, PartitionStream, StopRequested
+from headrace.execute.failure import Failure
+from headrace.execute.partition_stream import MergingSource, PartitionStream
+from headrace.execute.stopping import StopRequested
 from headrace.transport.coalesce import CoalescingWriter
 from headrace.transport.frames import SEND_BUFFER_BYTES, FrameWriter
 from headrace.transport.paced import PacedWriter

@@ -21,8 +21,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * one that does not manage that in time is killed.
  */
 final class WorkerConnection implements PartitionConnection {
-  private static final String WORKER_MODULE = "headrace.worker";
-  private static final String DAEMON_MODULE = "headrace.worker_daemon";
+  private static final String WORKER_MODULE = "headrace.worker.task";
+  private static final String DAEMON_MODULE = "headrace.worker.daemon";
   private static final byte DONE = 1;
   private static final byte STOP = 2;
   private static final long GRACE_SECONDS = 5;

@@ -1,0 +1,28 @@
+"""Batches and schemas as they are compared, merged and shown; driver and executor Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute
+
+
+def batch_without_columns(rows: int, metadata: dict[bytes, bytes] | None = None) -> pa.RecordBatch:
+    """``rows`` rows and nothing in them: what ``count(*)`` reads. ``from_arrays([])`` would have none."""
+    batch = pa.RecordBatch.from_struct_array(pa.StructArray.from_buffers(pa.struct([]), rows, [None]))
+    return batch.replace_schema_metadata(metadata)
+
+
+def indented(schema: Iterable[pa.Field]) -> str:
+    """A schema for error messages, a field a line."""
+    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"
+
+
+def merged(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch with the rows of all, in order; batches without columns keep their row count."""
+    if len(batches) == 1:
+        return batches[0]
+    if batches[0].num_columns == 0:
+        return batch_without_columns(sum(batch.num_rows for batch in batches))
+    return pa.concat_batches(batches)

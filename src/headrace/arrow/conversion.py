@@ -1,0 +1,91 @@
+"""Lossless casts of arrays to their wire types; driver and executor Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute
+
+from headrace.arrow.types import is_list
+from headrace.errors import SchemaMismatchError
+
+
+def to_wire(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
+    """``array`` as its wire type ``target``.
+
+    Raises SchemaMismatchError, naming ``column``, if a value would change.
+    """
+    if array.type == target:
+        return array
+    try:
+        return _converted(array, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
+        raise SchemaMismatchError(
+            f"column {column!r}: a value of type {array.type} does not fit the Spark type it was registered as "
+            f"({target}): {error}"
+        ) from error
+
+
+def converter(source: pa.DataType, target: pa.DataType, column: str) -> Callable[[pa.Array], pa.Array] | None:
+    """A function from arrays of ``source`` to ``target``, pruning nested fields; None where nothing changes."""
+    if source == target:
+        return None
+    return lambda array: to_wire(array, target, column)
+
+
+def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:
+    source = array.type
+    if source == target:
+        return array
+    kind = pa.types
+    if isinstance(source, pa.BaseExtensionType):
+        return _converted(array.storage, target)
+    if kind.is_dictionary(source):
+        # The values first: each once, and pyarrow cannot decode string views (polars' categoricals).
+        values = _converted(array.dictionary, target)
+        return pa.DictionaryArray.from_arrays(array.indices, values).dictionary_decode()
+    if kind.is_run_end_encoded(source):
+        values = _converted(array.values, target)  # first, for the same reasons
+        runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, values)
+        return pa.compute.run_end_decode(runs.slice(array.offset, len(array)))
+    if kind.is_struct(source) and kind.is_struct(target):
+        wanted = [target.field(i) for i in range(target.num_fields)]
+        children = [_converted(array.field(field.name), field.type) for field in wanted]
+        return (
+            pa.StructArray.from_arrays(children, fields=wanted, mask=array.is_null())
+            if wanted
+            else (array.cast(target))
+        )
+    if kind.is_map(source) and kind.is_map(target):
+        keys = _converted(array.keys, target.key_type)
+        items = _converted(array.items, target.item_type)
+        offsets, mask = _parts(array)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=mask)
+    if is_list(source) and kind.is_list(target):
+        if kind.is_list_view(source) or kind.is_large_list_view(source):
+            return _from_view(array, target)
+        if not kind.is_list(source):
+            array = array.cast(pa.list_(source.value_field))
+        values = _converted(array.values, target.value_type)
+        offsets, mask = _parts(array)
+        return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
+    if kind.is_timestamp(source) and source.tz is not None and source.unit == "us":
+        return array.view(target)
+    return array.cast(target)
+
+
+def _parts(array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """Offsets and null mask. ``from_arrays`` takes a mask only beside offsets that are not themselves a slice."""
+    if array.null_count == 0:
+        return array.offsets, None
+    return pa.compute.add(array.offsets, 0).cast(array.offsets.type), array.is_null()
+
+
+def _from_view(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """A list array from a list view; pyarrow's own cast leaves the last offset unset (seen in pyarrow 26)."""
+    lengths = pa.compute.fill_null(pa.compute.list_value_length(array), 0).cast(pa.int32())
+    offsets = pa.concat_arrays([pa.array([0], pa.int32()), pa.compute.cumulative_sum(lengths)])
+    values = _converted(array.flatten(), target.value_type)
+    mask = array.is_null() if array.null_count else None
+    return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)

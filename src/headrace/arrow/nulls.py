@@ -1,0 +1,37 @@
+"""Nulls where a schema declares none, found before Spark would read garbage there; driver and executor Python."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute
+
+from headrace.arrow.types import children
+
+
+def forbids_nulls(field: pa.Field) -> bool:
+    """Whether ``field``, of a wire type, or anything nested in it is declared not null."""
+    return not field.nullable or any(forbids_nulls(child) for _, child in children(field.type))
+
+
+def forbidden_null(array: pa.Array, field: pa.Field, path: str) -> str | None:
+    """The path of a null that ``field``, of a wire type, declares not to be there; None where there is none.
+
+    What lies under a null parent, or outside a slice, does not count.
+    """
+    if not field.nullable and array.null_count:
+        return path
+    if not forbids_nulls(field.with_nullable(True)):
+        return None
+    if array.null_count:
+        array = array.drop_null()
+    if pa.types.is_struct(array.type):
+        arrays = [array.field(index) for index in range(array.type.num_fields)]
+    else:
+        start, end = (array.offsets[0].as_py(), array.offsets[-1].as_py()) if len(array) else (0, 0)
+        values = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]
+        arrays = [value.slice(start, end - start) for value in values]
+    for child, (name, child_field) in zip(arrays, children(field.type), strict=True):
+        found = forbidden_null(child, child_field, f"{path}.{name}")
+        if found is not None:
+            return found
+    return None

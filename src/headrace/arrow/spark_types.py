@@ -1,0 +1,87 @@
+"""Wire types in Spark's own words, as JSON, and schemas cut down to what Spark wants; driver Python."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute
+
+from headrace.arrow.types import DIRECT, is_list
+
+SparkType = str | dict[str, Any]
+
+
+def spark_schema_json(schema: pa.Schema) -> str:
+    """The Spark StructType, as JSON, for a *wire* schema."""
+    return json.dumps(_spark_struct(list(schema)))
+
+
+def spark_type(type_: pa.DataType) -> SparkType:
+    """Spark's type, in ``DataType.json`` form, for a *wire* type."""
+    if type_ in DIRECT:
+        return DIRECT[type_]
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    if pa.types.is_struct(type_):
+        return _spark_struct([type_.field(i) for i in range(type_.num_fields)])
+    if pa.types.is_map(type_):
+        return {
+            "type": "map",
+            "keyType": spark_type(type_.key_type),
+            "valueType": spark_type(type_.item_type),
+            "valueContainsNull": type_.item_field.nullable,
+        }
+    return {
+        "type": "array",
+        "elementType": spark_type(type_.value_type),
+        "containsNull": type_.value_field.nullable,
+    }
+
+
+def pruned_schema(schema: pa.Schema, wanted: dict[str, Any]) -> pa.Schema:
+    """``schema`` cut down to the columns and nested fields of ``wanted``, a StructType in JSON form."""
+    return pa.schema([_pruned_field(schema.field(field["name"]), field["type"]) for field in wanted["fields"]])
+
+
+def _spark_struct(fields: list[pa.Field]) -> dict[str, Any]:
+    return {
+        "type": "struct",
+        "fields": [
+            {"name": field.name, "type": spark_type(field.type), "nullable": field.nullable, "metadata": {}}
+            for field in fields
+        ],
+    }
+
+
+def _pruned_field(field: pa.Field, wanted: SparkType) -> pa.Field:
+    return field.with_type(_pruned_type(field.type, wanted))
+
+
+def _pruned_type(type_: pa.DataType, wanted: SparkType) -> pa.DataType:
+    if not isinstance(wanted, dict):
+        return type_
+    kind = pa.types
+    if isinstance(type_, pa.BaseExtensionType):
+        return _pruned_type(type_.storage_type, wanted)  # an extension type cannot be made of other fields
+    if kind.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _pruned_type(type_.value_type, wanted), type_.ordered)
+    if kind.is_run_end_encoded(type_):
+        return pa.run_end_encoded(type_.run_end_type, _pruned_type(type_.value_type, wanted))
+    if kind.is_struct(type_):
+        by_name = {type_.field(i).name: type_.field(i) for i in range(type_.num_fields)}
+        return pa.struct([_pruned_field(by_name[field["name"]], field["type"]) for field in wanted["fields"]])
+    if kind.is_map(type_):
+        key = _pruned_field(type_.key_field, wanted["keyType"])
+        return pa.map_(key, _pruned_field(type_.item_field, wanted["valueType"]), type_.keys_sorted)
+    if is_list(type_):
+        element = _pruned_field(type_.value_field, wanted["elementType"])
+        if kind.is_fixed_size_list(type_):
+            return pa.list_(element, type_.list_size)
+        if kind.is_large_list(type_):
+            return pa.large_list(element)
+        if kind.is_list_view(type_):
+            return pa.list_view(element)
+        return pa.large_list_view(element) if kind.is_large_list_view(type_) else pa.list_(element)
+    return type_

@@ -1,0 +1,16 @@
+"""The ``headrace`` command. Needs the extra ``cli``; ``main`` says so where that is missing."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line of this process. Ends the process with status 1 where typer or rich is not installed."""
+    try:
+        from headrace.cli.app import app
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in ("typer", "rich"):
+            raise
+        sys.exit(f"The headrace command needs {error.name}, which is not installed: pip install 'headrace[cli]'")
+    app()

@@ -1,0 +1,241 @@
+"""The ``headrace`` command: demo, sql, explain, check; driver Python."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from types import TracebackType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from headrace.cli.output import Batches, print_rows, writer_to
+from headrace.errors import HeadraceError
+from headrace.provider import TableProvider
+
+if TYPE_CHECKING:
+    from headrace.spark.session import SessionContext
+    from headrace.testing import Report
+
+_WIDTH_OFF_TERMINAL = 100
+
+app = typer.Typer(
+    name="headrace",
+    help="Query Python table providers with Spark SQL.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Query = Annotated[str, typer.Argument(help="The query, in Spark SQL.", show_default=False)]
+Tables = Annotated[
+    list[str],
+    typer.Option(
+        "--table",
+        "-t",
+        metavar="NAME=MODULE:ATTRIBUTE",
+        help="A table: a provider, or a function without arguments that returns one. May be given several times.",
+        default_factory=list,
+        show_default=False,
+    ),
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headrace {version('headrace')}")
+        raise typer.Exit
+
+
+@app.callback()
+def headrace(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def demo() -> None:
+    """Show a table in action: its code, what Spark negotiates with it, and what that saves."""
+    from headrace.cli.demo import demo as play
+
+    with _errors_reported(), _session() as ctx:
+        play(ctx, _console(at_most=100))
+
+
+@app.command()
+def sql(
+    query: Query,
+    table: Tables,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the whole result to FILE.parquet, FILE.csv, FILE.arrow, or as CSV to standard output (-).",
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Print at most so many rows.")] = 50,
+) -> None:
+    """Run a query and print its result, or write it to a file."""
+    with _errors_reported():
+        write = _writer(output)
+        providers = _providers(table)
+        with _session(providers) as ctx:
+            if write is None:
+                print_rows(ctx.collect(ctx.sql(query).limit(limit + 1)), limit, _console())
+            else:
+                with ctx.execute_stream(query) as result:
+                    typer.echo(write(result), err=True)
+
+
+@app.command()
+def explain(query: Query, table: Tables) -> None:
+    """Show what each scan of a query would use of its table, and why not more. Nothing is run."""
+    with _errors_reported():
+        providers = _providers(table)
+        with _session(providers) as ctx:
+            typer.echo(ctx.explain(query))
+
+
+@app.command()
+def check(
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:ATTRIBUTE", help="A provider, or a function that returns one.", show_default=False
+        ),
+    ],
+    samples: Annotated[int, typer.Option(min=1, help="Values to try a column's filters with.")] = 3,
+    seed: Annotated[int, typer.Option(help="Of the generated filters.")] = 0,
+    max_rows: Annotated[int, typer.Option(min=1, help="Read no scan further.")] = 100_000,
+) -> None:
+    """Verify what a table promises, without Spark: exit code 1 if it does not keep it all."""
+    with _errors_reported():
+        from headrace.testing import check_provider
+
+        (provider,) = _providers([f"table={place}"]).values()
+        report = check_provider(provider, samples=samples, seed=seed, max_rows=max_rows)
+        _print_report(report)
+        raise typer.Exit(0 if report.ok else 1)
+
+
+def provider_at(place: str) -> TableProvider:
+    """The provider at ``module:attribute``: an instance, or what a callable without arguments returns.
+
+    Raises typer.BadParameter where there is none; what the user's own code raises passes unchanged.
+    """
+    module_name, _, path = place.partition(":")
+    if not module_name or not path:
+        raise typer.BadParameter(f"{place!r} is not of the form module:attribute")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and an import of its own failed
+        raise typer.BadParameter(f"there is no module {error.name!r} here or among the installed ones") from error
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise typer.BadParameter(f"{module_name!r} has no attribute {path!r}")
+        found = getattr(found, name)
+    if callable(found) and not isinstance(found, TableProvider):
+        found = found()
+    if not isinstance(found, TableProvider):
+        raise typer.BadParameter(f"{place} is a {type(found).__name__}, not a TableProvider")
+    return found
+
+
+def _providers(options: list[str]) -> dict[str, TableProvider]:
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    providers: dict[str, TableProvider] = {}
+    for option in options:
+        name, equals, place = option.partition("=")
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"--table takes name=module:attribute, not {option!r}")
+        if name in providers:
+            raise typer.BadParameter(f"--table {name}=... is given twice")
+        providers[name] = provider_at(place)
+    return providers
+
+
+def _writer(output: str | None) -> Callable[[Batches], str] | None:
+    try:
+        return None if output is None else writer_to(output)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+@contextlib.contextmanager
+def _session(providers: dict[str, TableProvider] | None = None) -> Iterator[SessionContext]:
+    console = _console()
+    with console.status("Starting Spark …") if console.is_terminal else contextlib.nullcontext():
+        from headrace.spark.console import quiet_session
+
+        context = quiet_session()
+    with context:
+        for name, provider in (providers or {}).items():
+            context.register_table(name, provider)
+        yield context
+
+
+@contextlib.contextmanager
+def _errors_reported() -> Iterator[None]:
+    """Turns what goes wrong in the user's query or code into a message and exit code 1."""
+    try:
+        yield
+    except HeadraceError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(str(error))
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except Exception as error:
+        spark_console = sys.modules.get("headrace.spark.console")
+        line = spark_console.one_line(error) if spark_console is not None else None
+        _fail(f"{type(error).__name__}: {error}\n\n{_user_traceback(error)}" if line is None else line)
+
+
+def _fail(message: str) -> None:
+    typer.echo(f"error: {message.rstrip()}", err=True)
+    raise typer.Exit(1)
+
+
+def _user_traceback(error: BaseException) -> str:
+    """From the first frame that is neither Headrace's command line nor the import machinery."""
+    tb: TracebackType | None = error.__traceback__
+    while tb is not None and tb.tb_next is not None:
+        file = tb.tb_frame.f_code.co_filename
+        if file != __file__ and "importlib" not in file:
+            break
+        tb = tb.tb_next
+    return "".join(traceback.format_exception(type(error), error, tb))
+
+
+def _print_report(report: Report) -> None:
+    styles = {"kept": "green", "broken": "bold red", "unchecked": "yellow", "error:": "red", "warning:": "yellow"}
+    summary, *lines = str(report).splitlines()
+    console = _console()
+    for line in lines:
+        text = Text(line.strip())
+        text.stylize(styles.get(first := text.plain.partition(" ")[0], "default"), 0, len(first))
+        console.print(Padding(text, (0, 0, 0, len(line) - len(line.lstrip())), expand=False))
+    console.print(Text(summary, "bold green" if report.ok else "bold red"))
+
+
+def _console(at_most: int | None = None) -> Console:
+    console = Console()
+    width = console.width if console.is_terminal or "COLUMNS" in os.environ else _WIDTH_OFF_TERMINAL
+    return Console(width=width if at_most is None else min(width, at_most))

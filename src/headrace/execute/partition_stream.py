@@ -1,0 +1,153 @@
+"""Partition streams: one partition's batches, checked and in wire types; runs where ``execute`` runs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.arrow.batches import indented
+from headrace.arrow.conversion import converter
+from headrace.arrow.nulls import forbidden_null, forbids_nulls
+from headrace.arrow.sources import BatchSource, batch_iterator
+from headrace.arrow.types import wire_schema
+from headrace.errors import SchemaMismatchError
+from headrace.execute.stopping import StopFlag
+from headrace.plan import ExecutionPlan
+
+_END = object()
+
+
+class MergingSource(Iterator[pa.RecordBatch]):
+    """A source whose next batch is all that waits for it, merged.
+
+    ``patient``: so much can wait that it is best asked only when the batch before has been read.
+    """
+
+    patient: bool
+
+
+@dataclass(frozen=True)
+class ScanTask:
+    """Everything needed to produce any partition of one scan; pickled for EXECUTORS placement."""
+
+    table: str
+    plan: ExecutionPlan
+    plan_schema: pa.Schema
+    request_schema: pa.Schema
+    limit: int | None
+
+    @property
+    def plan_name(self) -> str:
+        return type(self.plan).__name__
+
+    def wire_schema(self) -> pa.Schema:
+        return wire_schema(self.request_schema)
+
+
+class PartitionStream:
+    """Iterates over the wire batches of one partition and closes the user's iterator when done.
+
+    Raises SchemaMismatchError where a batch breaks the plan's promise; user exceptions pass unchanged.
+    Single-threaded, except that ``stop.request()`` may come from anywhere. ``source`` is what ``execute`` returned,
+    where that was called already.
+    """
+
+    def __init__(self, task: ScanTask, partition: int, stop: StopFlag, source: BatchSource | None = None) -> None:
+        self.schema = task.wire_schema()
+        self.task = task
+        self.partition = partition
+        self.source: Any = source
+        self._stop = stop
+        stop.watch(source)
+        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._remaining = task.limit
+        self._select = _selector(task.plan_schema, task.request_schema, self.schema)
+        self._not_null = [(index, field) for index, field in enumerate(self.schema) if forbids_nulls(field)]
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        with self._stop.user_code():
+            if self.source is None:
+                self.source = self.task.plan.execute(self.partition)
+                self._stop.watch(self.source)
+            self._batches = batch_iterator(self.source, f"{self.task.plan_name}.execute")
+        while self._remaining is None or self._remaining > 0:
+            with self._stop.user_code():
+                batch = next(self._batches, _END)
+            if batch is _END:
+                return
+            batch = self._checked(batch)
+            if self._remaining is not None:
+                batch = batch.slice(0, self._remaining)
+                self._remaining -= batch.num_rows
+            selected = self._select(batch)
+            self._check_nulls(selected)
+            yield selected
+
+    def close(self) -> None:
+        """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
+        closables = {id(it): it for it in (self._batches, self.source)}
+        self._batches = self.source = None
+        with contextlib.ExitStack() as stack:  # one that raises must not keep the other open
+            for closable in reversed(closables.values()):
+                close = getattr(closable, "close", None)
+                if callable(close):
+                    stack.callback(close)
+
+    def _checked(self, batch: Any) -> pa.RecordBatch:
+        name = f"{self.task.plan_name}.execute"
+        if not isinstance(batch, pa.RecordBatch):
+            hint = "; use Table.to_batches()" if isinstance(batch, pa.Table) else ""
+            raise SchemaMismatchError(
+                f"{name} yielded {type(batch).__name__}, expected pyarrow.RecordBatch{hint} "
+                f"(table {self.task.table!r}, partition {self.partition})"
+            )
+        expected = self.task.plan_schema
+        if not batch.schema.equals(expected):
+            if batch.schema.names != expected.names or batch.schema.types != expected.types:
+                raise SchemaMismatchError(
+                    f"{name} yielded a batch whose schema is not the plan's "
+                    f"(table {self.task.table!r}, partition {self.partition})\n"
+                    f"expected:\n{indented(expected)}\nfound:\n{indented(batch.schema)}"
+                )
+            # Only what is declared nullable differs; small batches can be merged only if their schemas are equal.
+            batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
+        return batch
+
+    def _check_nulls(self, batch: pa.RecordBatch) -> None:
+        """Spark does not look for nulls where the table declares none, and would read garbage.
+
+        Looks at the converted columns: a null may hide in a dictionary's values or in a run.
+        """
+        for index, field in self._not_null:
+            path = forbidden_null(batch.column(index), field, field.name)
+            if path is not None:
+                raise SchemaMismatchError(
+                    f"{self.task.plan_name}.execute yielded nulls in column {path!r}, which the schema declares not "
+                    f"null (table {self.task.table!r}, partition {self.partition})\n"
+                    f"expected:\n{indented(self.task.request_schema)}\nfound:\n{indented(batch.schema)}"
+                )
+
+
+def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+    """A function from the plan's batches to the wire's: pick columns, prune nested fields, cast losslessly."""
+    positions = [plan.get_field_index(name) for name in request.names]
+    steps = [
+        converter(plan.field(position).type, field.type, field.name)
+        for position, field in zip(positions, wire, strict=True)
+    ]
+    in_order = positions == list(range(len(plan)))
+    if not any(steps) and pa.schema([plan.field(position) for position in positions]).equals(wire):
+        return (lambda batch: batch) if in_order else (lambda batch: batch.select(positions))
+
+    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            step(batch.column(position)) if step else batch.column(position)
+            for position, step in zip(positions, steps, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=wire)
+
+    return convert

@@ -1,0 +1,91 @@
+"""Pickling of plans for the executors, the user's own modules included; driver Python."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import cloudpickle
+import pyarrow as pa
+
+from headrace.arrow.batches import batch_without_columns
+from headrace.errors import PlanError
+from headrace.execute.partition_stream import ScanTask
+
+_INSTALLED = tuple(
+    Path(path).resolve()
+    for path in {sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+_SITE_DIRECTORIES = {"site-packages", "dist-packages"}
+_BY_VALUE = threading.Lock()
+
+
+def pickled_task(task: ScanTask, *, by_value: bool) -> bytes:
+    """Pickle a scan for Spark's Python workers. Raises PlanError, naming the plan, where that is impossible.
+
+    Classes of the script or notebook itself always travel by value. With ``by_value`` so does every module
+    that is not installed (a file beside the script): the executors of a cluster could not import it. On one
+    machine they can, because the driver's search path travels along.
+    """
+    try:
+        with _local_modules_by_value() if by_value else contextlib.nullcontext():
+            buffer = io.BytesIO()
+            _PlanPickler(buffer).dump(task)
+            return buffer.getvalue()
+    except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
+        raise PlanError(
+            f"{task.plan_name} (table {task.table!r}) cannot be pickled for Spark's Python workers: "
+            f"{type(error).__name__}: {error}. Make the plan hold only what can be pickled (open connections and "
+            "files in execute), or set placement = Placement.DRIVER to run it in this process."
+        ) from error
+
+
+class _PlanPickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """pyarrow's own pickling forgets the rows of a batch or table without columns: ``count(*)`` would be 0."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if isinstance(value, (pa.RecordBatch, pa.Table)) and value.num_columns == 0 and value.num_rows:
+            rows = batch_without_columns, (value.num_rows, value.schema.metadata)
+            return rows if isinstance(value, pa.RecordBatch) else (_table_without_columns, rows[1])
+        return super().reducer_override(value)
+
+
+def _table_without_columns(rows: int, metadata: dict[bytes, bytes] | None) -> pa.Table:
+    return pa.Table.from_batches([batch_without_columns(rows, metadata)])
+
+
+@contextlib.contextmanager
+def _local_modules_by_value() -> Iterator[None]:
+    with _BY_VALUE:  # cloudpickle's list of such modules is global
+        registered: list[ModuleType] = []
+        already = cloudpickle.list_registry_pickle_by_value()
+        for name, module in list(sys.modules.items()):
+            if name not in already and _is_local(name, module):
+                cloudpickle.register_pickle_by_value(module)
+                registered.append(module)
+        try:
+            yield
+        finally:
+            for module in registered:
+                cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_local(name: str, module: ModuleType) -> bool:
+    file = getattr(module, "__file__", None)
+    if name == "__main__" or name.partition(".")[0] in ("headrace", "pyspark") or not isinstance(file, str):
+        return False
+    return getattr(module, "__name__", None) == name and not _is_installed(file)
+
+
+@functools.cache  # asked about every loaded module at every scan
+def _is_installed(file: str) -> bool:
+    path = Path(file).resolve()
+    return not _SITE_DIRECTORIES.isdisjoint(path.parts) or any(path.is_relative_to(place) for place in _INSTALLED)

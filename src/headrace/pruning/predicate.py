@@ -1,0 +1,89 @@
+"""What filters say of columns: guarantees per column, and which containers of rows may hold a match; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from headrace.expr.nodes import Column, Expr
+from headrace.expr.semantics import kind_of, operand_type
+from headrace.pruning.container_stats import ColumnStats, ContainerStats, held_values
+from headrace.pruning.guarantee import NOTHING, Bound, Guarantee, both
+from headrace.pruning.terms import Compiler, Term
+
+__all__ = ["Bound", "ColumnStats", "ContainerStats", "Guarantee", "PruningPredicate", "guarantees"]
+
+
+def guarantees(filters: Iterable[Expr], *, schema: pa.Schema | None = None) -> dict[str, Guarantee]:
+    """Per column what must hold for any row that passes all ``filters``.
+
+    Keys are column names; a nested field's key is its dotted path, ``"a.b"`` (a column that has that very
+    name hides it). A column of which nothing is certain is not in the result. If no row can pass, every
+    column the filters mention has an empty ``values``. With ``schema`` casts that only widen a column are
+    seen through; without it a cast column is only known to be not null, as the same cast may stand over a
+    string.
+
+    Understood: comparisons of a column with a literal in either direction, IN, IS NULL, STARTS_WITH, under
+    AND, OR and NOT. Anything else adds nothing. A guarantee never excludes a row that passes.
+    """
+    filters = tuple(filters)
+    term = Compiler(filters, schema).compiled
+    if term.impossible:
+        mentioned = {node for expr in filters for node in expr.walk() if isinstance(node, Column)}
+        names = {name for column in mentioned for name in (column.name, _key(column)) if name is not None}
+        return dict.fromkeys(sorted(names), NOTHING)
+    top_level = {column.name for column in term.columns if not column.path}
+    found = {}
+    for column, guarantee in term.columns.items():
+        name = _key(column)
+        if name is not None and not (column.path and name in top_level):
+            found[name] = guarantee
+    return found
+
+
+def _key(column: Column) -> str | None:
+    """The name of a column in guarantees and statistics; None for a nested one with a dot in a name."""
+    path = (column.name, *column.path)
+    return None if column.path and any("." in part for part in path) else ".".join(path)
+
+
+class PruningPredicate:
+    """Decides which containers of rows (files, row groups, shards) may hold a row that passes all filters.
+
+    Made once per scan from the filters and the table's schema, used for any number of containers.
+    """
+
+    def __init__(self, filters: Iterable[Expr], schema: pa.Schema) -> None:
+        self._term = Compiler(tuple(filters), schema).compiled
+        self._schema = schema
+
+    def keep(self, stats: Sequence[ContainerStats]) -> list[bool]:
+        """For each container, in order: False if its statistics rule out a match, else True.
+
+        Statistics that are missing (no entry for a column, None for a value) rule nothing out. Raises
+        TypeError, naming the column, for a bound that is not a value of the column's type.
+        """
+        return [self._may_match(self._term, container) for container in stats]
+
+    def _may_match(self, term: Term, container: ContainerStats) -> bool:
+        if term.impossible or container.row_count == 0:
+            return False
+        if not all(self._overlaps(column, wanted, container) for column, wanted in term.columns.items()):
+            return False
+        return all(any(self._may_match(leg, container) for leg in legs_) for legs_ in term.alternatives)
+
+    def _overlaps(self, column: Column, wanted: Guarantee, container: ContainerStats) -> bool:
+        name = _key(column)
+        if name is None or (column.path and name in self._schema.names):
+            return True  # what statistics there are under this name may be another column's
+        type_ = operand_type(column, self._schema)
+        kind = None if type_ is None else kind_of(type_)
+        stats = container.columns.get(name)
+        if stats is None:
+            return True
+        held, nan_possible = held_values(stats, kind, container.row_count, name)
+        if nan_possible and wanted.allows(math.nan):
+            return True
+        return not both(wanted, held).is_empty

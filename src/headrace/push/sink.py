@@ -1,0 +1,251 @@
+"""TableSink, what the producer of a streaming table holds: its data, checked and copied, enters the channel.
+
+Driver Python.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.arrow.batches import indented
+from headrace.errors import ProducerLostError, SchemaMismatchError, SinkClosedError, WriteTimeout
+from headrace.push.channel import Channel, ChannelStats
+from headrace.push.packing import Packed, Packing, refers_to_a_whole
+
+_MEMORY = pa.default_cpu_memory_manager()
+_SMALL_BYTES = 16 * 1024
+
+
+class TableSink:
+    """Writes Arrow data into a streaming table. Every method may be called from any thread, at the same time.
+
+    Data: a RecordBatch, a Table, or any object with ``__arrow_c_array__`` or ``__arrow_c_stream__``, in the
+    table's columns and types. It is copied: the caller may overwrite, reuse or drop it when the call returns.
+
+    Writes raise SchemaMismatchError (other names or types, or nulls where the table has none),
+    SinkClosedError (after ``close`` or ``fail``), ScanEndedError (nobody will read it: limit reached,
+    cancelled, failed), DeregisteredError (the table is gone), OSError (it had to go to disk and could not);
+    nothing of that data is written then.
+
+    A sink that is garbage collected before ``close()`` fails the query with ProducerLostError. What
+    ``partition`` returned keeps the sink alive: the last of them to go counts.
+    """
+
+    def __init__(
+        self,
+        channel: Channel[Packed],
+        schema: pa.Schema,
+        *,
+        whole: TableSink | None = None,
+        partition: int | None = None,
+    ) -> None:
+        self.schema = schema
+        self._channel = channel
+        self._whole = whole
+        self._partition = partition
+        self._intake: _Intake = _Intake(channel.name, schema, channel.capacity) if whole is None else whole._intake
+        if whole is None:
+            lost = ProducerLostError(f"the sink of {channel.name} went away before close(): the stream is not whole")
+            # Not at exit: the end of the process cuts the connections, and no reader takes that for an end.
+            weakref.finalize(self, channel.abandon_soon, lost).atexit = False
+
+    def write(self, batch: Any, timeout: float | None = None) -> None:
+        """Write, in order; blocks while ``capacity`` batches are waiting.
+
+        Without ``timeout`` the batches of a Table or stream are written one by one, so a stream may be
+        endless; when a later batch of a stream is refused, those before it were written. With ``timeout``
+        seconds everything is written as one batch or, raising WriteTimeout, not at all.
+        """
+        if self._packed(batch):
+            return
+        if timeout is not None or type(batch) is pa.RecordBatch:
+            item, rows, size = self._intake.one(batch)
+            self._channel.offer(item, rows, size, self._partition, timeout)
+            return
+        for item, rows, size in self._intake.several(batch):
+            self._channel.offer(item, rows, size, self._partition)
+
+    def try_write(self, batch: Any) -> bool:
+        """Write everything at once, as one batch, or nothing: False when full."""
+        if self._packed(batch):
+            return True
+        item, rows, size = self._intake.one(batch)
+        try:
+            self._channel.offer(item, rows, size, self._partition, 0)
+        except WriteTimeout:
+            return False
+        return True
+
+    async def awrite(self, batch: Any) -> None:
+        """Write everything as one batch; waits for room without blocking the event loop.
+
+        A cancelled ``awrite`` has written all of it or nothing.
+        """
+        item, rows, size = self._intake.one(batch)
+        await self._channel.offer_async(item, rows, size, self._partition)
+
+    def close(self) -> None:
+        """End of stream: readers end cleanly after what was written. On a partition, of that one alone.
+
+        Never blocks; writes that are blocked in other threads raise SinkClosedError. No-op after any end.
+        """
+        self._channel.close(self._partition)
+
+    def fail(self, cause: BaseException) -> None:
+        """The query fails with ``cause`` after what was written. On a partition too, for all that are open.
+
+        Never blocks. The first failure counts. After ``close()``: SinkClosedError, as it can reach nobody.
+        """
+        if not isinstance(cause, BaseException):
+            raise TypeError(f"fail() takes the exception that is the cause, not {type(cause).__name__}")
+        self._channel.fail(cause)
+
+    def partition(self, i: int) -> TableSink:
+        """A sink that writes to partition ``i`` alone. Cheap; may be called again for the same partition."""
+        if not 0 <= i < self._channel.partitions:
+            raise IndexError(f"{self._channel.name} has {self._channel.partitions} partitions, no {i}")
+        return TableSink(self._channel, self.schema, whole=self._whole or self, partition=i)
+
+    @property
+    def stats(self) -> ChannelStats:
+        """Of the whole table, at this moment."""
+        return self._channel.stats
+
+    def __enter__(self) -> TableSink:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: object) -> None:
+        if error is None:
+            self.close()
+            return
+        with suppress(SinkClosedError):  # the block closed the sink before it raised, and that goes on anyway
+            self.fail(error)
+
+    def __repr__(self) -> str:
+        part = "" if self._partition is None else f", partition {self._partition}"
+        return f"<TableSink of {self._channel.name}{part}: {self.stats.state}>"
+
+    def _packed(self, batch: Any) -> bool:
+        """Write it the cheapest way, if it is small, its reader is busy and there is room; False if that is not so."""
+        size = self._intake.small_size(batch)
+        return size > 0 and self._channel.pack(batch, batch.num_rows, size, self._partition)
+
+
+class _Intake:
+    """Turns what a producer hands over into batches of exactly the table's schema, in memory of their own.
+
+    It always copies. Arrow cannot tell memory that someone may still write to (``pa.array`` shares numpy's)
+    from its own: both call themselves mutable. A copy runs at 10-20 GB/s, a tenth of what sending it costs,
+    and for small batches costs less than asking each buffer; it also frees a slice from its parent.
+    """
+
+    def __init__(self, table: str, schema: pa.Schema, capacity: int) -> None:
+        self._table = table
+        self._schema = schema
+        self._non_null = [i for i, field in enumerate(schema) if _promises_no_nulls(field)]
+        self._shared = any(refers_to_a_whole(field.type) for field in schema)
+        self._packing = Packing(schema, capacity)
+
+    def small_size(self, data: Any) -> int:
+        """How many bytes ``data`` has, if it may be packed as it is; 0 if not."""
+        if type(data) is not pa.RecordBatch or not data.schema.equals(self._schema, check_metadata=True):
+            return 0
+        size = self._packing.small_size(data)
+        return 0 if size and self._non_null and self._forbidden_null(data) else size
+
+    def one(self, data: Any) -> tuple[pa.RecordBatch, int, int]:
+        """All of ``data`` as one batch, its rows and its bytes."""
+        if (
+            type(data) is pa.RecordBatch
+            and not self._non_null
+            and data.schema.equals(self._schema, check_metadata=True)
+        ):
+            return self._copy([data])  # the common case, cheaply
+        return self._copy(list(self._conforming(data)))
+
+    def several(self, data: Any) -> Iterator[tuple[pa.RecordBatch, int, int]]:
+        """``data`` batch by batch; of a Table every batch is checked before the first is given out."""
+        batches: Sequence[pa.RecordBatch] | Iterator[pa.RecordBatch] = self._conforming(data)
+        if isinstance(data, pa.Table):
+            batches = list(batches)
+        for batch in batches:
+            yield self._copy([batch])
+
+    def _conforming(self, data: Any) -> Iterator[pa.RecordBatch]:
+        if isinstance(data, pa.RecordBatch):
+            schema, batches = data.schema, iter([data])
+        elif isinstance(data, pa.Table):
+            schema, batches = data.schema, iter(data.to_batches())
+        elif hasattr(data, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(data)
+            schema, batches = reader.schema, iter(reader)
+        elif hasattr(data, "__arrow_c_array__"):
+            batch = pa.record_batch(data)
+            schema, batches = batch.schema, iter([batch])
+        else:
+            raise TypeError(
+                f"cannot write {type(data).__name__} to {self._table}: expected a RecordBatch, a Table "
+                "or an object with __arrow_c_array__ or __arrow_c_stream__"
+            )
+        same = schema.equals(self._schema, check_metadata=True)
+        if not same and (schema.names != self._schema.names or schema.types != self._schema.types):
+            raise self._mismatch("data of another schema", schema)
+        empty = True
+        for batch in batches:
+            empty = False
+            if not same:
+                batch = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+            if path := self._forbidden_null(batch):
+                raise self._mismatch(f"nulls in {path!r}, which is declared not null,", schema)
+            yield batch
+        if empty:
+            yield pa.RecordBatch.from_arrays([pa.nulls(0, t) for t in self._schema.types], schema=self._schema)
+
+    def _forbidden_null(self, batch: pa.RecordBatch) -> str | None:
+        """The path of a field that has a null and must not."""
+        paths = (_null_in(batch.column(i), self._schema.field(i)) for i in self._non_null)
+        return next((path for path in paths if path), None)
+
+    def _copy(self, batches: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, int, int]:
+        only = batches[0]
+        if len(batches) == 1 and only.get_total_buffer_size() <= _SMALL_BYTES:
+            copy = only.copy_to(_MEMORY)  # costs half of a copy that leaves out what a slice hides
+        else:
+            copy = pa.concat_batches(batches)
+            if self._shared:
+                copy = copy.copy_to(_MEMORY)
+        return copy, copy.num_rows, copy.get_total_buffer_size()  # exact: a copy is not the slice of a parent
+
+    def _mismatch(self, what: str, found: pa.Schema) -> SchemaMismatchError:
+        return SchemaMismatchError(
+            f"{what} cannot be written to {self._table}; nothing was written\n"
+            f"expected:\n{indented(self._schema)}\nfound:\n{indented(found)}"
+        )
+
+
+def _promises_no_nulls(field: pa.Field) -> bool:
+    children = [field.type.field(i) for i in range(field.type.num_fields)]
+    return not field.nullable or any(_promises_no_nulls(child) for child in children)
+
+
+def _null_in(array: pa.Array, field: pa.Field) -> str | None:
+    """The path of a field declared not null that has a null, where its parents have none."""
+    if not field.nullable and array.null_count:
+        return str(field.name)
+    kind = field.type
+    parts: list[tuple[pa.Array, pa.Field]] = []
+    if pa.types.is_struct(kind):
+        present = array.drop_null() if array.null_count else array
+        parts = list(zip(present.flatten(), kind, strict=True))
+    elif pa.types.is_map(kind):
+        whole = pa.concat_arrays([array])  # keys and items of a slice are those of its parent
+        parts = [(whole.keys, kind.key_field), (whole.items, kind.item_field)]
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        parts = [(array.flatten(), kind.value_field)]
+    paths = (_null_in(part, child) for part, child in parts if _promises_no_nulls(child))
+    return next((f"{field.name}.{path}" for path in paths if path), None)

@@ -1,0 +1,1 @@
+"""AdbcTable: a table of a database, read with ADBC."""

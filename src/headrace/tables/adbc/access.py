@@ -1,0 +1,219 @@
+"""How an ADBC database is reached and read: connections, streams, errors without credentials; driver and executors."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from headrace.arrow.batches import batch_without_columns
+from headrace.arrow.conversion import to_wire
+from headrace.errors import ScanEndedError
+
+_PREFIX = "adbc_driver_"
+_DIALECTS = {"postgresql": "postgres", "sqlite": "sqlite", "duckdb": "duckdb"}
+_SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|credential|auth", re.IGNORECASE)
+_SETTING = re.compile(r"""([\w.]+)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&;]*)""")
+_FRAGMENT = 5  # a piece of a secret as long as this is not shown either
+_SQLITE_BATCH_ROWS = "adbc.sqlite.query.batch_rows"
+_COUNTED_ROWS = 1 << 20
+
+
+@dataclass(frozen=True, repr=False)
+class AdbcAccess:
+    """A driver and what it is given to connect. Pickled with plans; nothing shows the URI or the options."""
+
+    driver: str
+    uri: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __repr__(self) -> str:
+        return f"AdbcAccess({self.driver!r}, ...)"
+
+    @property
+    def dialect(self) -> str | None:
+        """sqlglot's name for the driver's SQL; None for a driver whose SQL Headrace does not know."""
+        return _DIALECTS.get(self.driver)
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[Any]:
+        """A cursor on a connection of its own. Raises ImportError without the driver, and the driver's errors."""
+        connection = self.connect()
+        try:
+            with connection.cursor() as cursor:
+                yield cursor
+        except Exception as error:
+            raise self.scrubbed(error) from None
+        finally:
+            connection.close()
+
+    def connect(self) -> Any:
+        """An ADBC DBAPI connection that commits by itself: nothing is written, and no snapshot is held open."""
+        dbapi = _dbapi(self.driver)
+        options: dict[str, Any] = {"db_kwargs": dict(self.options)} if self.options else {}
+        try:
+            connection = dbapi.connect(self.uri, autocommit=True, **options)
+        except Exception as error:
+            raise self.scrubbed(error) from None
+        if self.driver == "postgresql":
+            try:  # with it off, a backslash in a filter's text could end the text
+                with connection.cursor() as cursor:
+                    cursor.execute("SET standard_conforming_strings = on")
+            except BaseException as error:
+                connection.close()
+                raise (self.scrubbed(error) if isinstance(error, Exception) else error) from None
+        return connection
+
+    def scrubbed(self, error: Exception) -> Exception:
+        """The same error without credentials in its text."""
+        text = str(error)
+        clean = self._without_secrets(text)
+        if clean == text:
+            return error
+        status = getattr(error, "status_code", None)
+        try:
+            return type(error)(clean) if status is None else type(error)(clean, status_code=status)  # type: ignore[call-arg]
+        except Exception:  # a class with a constructor of its own
+            return RuntimeError(f"{type(error).__name__}: {clean}")
+
+    def _without_secrets(self, text: str) -> str:
+        text = text.replace(self.uri, "<uri>") if _secrets(self.uri) else text
+        options = [value for name, value in self.options if _SECRET_NAME.search(name)]
+        hidden = [False] * len(text)
+        for secret in (*_secrets(self.uri), *options):
+            size = min(len(secret), _FRAGMENT)
+            for start in range(len(secret) - size + 1):
+                for found in re.finditer(re.escape(secret[start : start + size]), text):
+                    hidden[found.start() : found.end()] = [True] * size
+        shown = "".join("\0" if hide else char for char, hide in zip(text, hidden, strict=True))
+        return re.sub("\0+", "***", shown)
+
+
+def driver_name(driver: str) -> str:
+    """``postgresql`` for "postgresql" and for "adbc_driver_postgresql". Raises ValueError for what names no module."""
+    name = driver.removeprefix(_PREFIX)
+    if not name.isidentifier():
+        raise ValueError(f"an ADBC driver is named like 'postgresql' or 'adbc_driver_postgresql', not {driver!r}")
+    return name
+
+
+def _dbapi(driver: str) -> Any:
+    try:
+        return importlib.import_module(f"{_PREFIX}{driver}.dbapi")
+    except ModuleNotFoundError as error:
+        package = "duckdb" if driver == "duckdb" else f"adbc-driver-{driver.replace('_', '-')}"
+        raise ImportError(
+            f"the ADBC driver {driver!r} needs the packages {package} and adbc-driver-manager, here and where the "
+            f"executors run: pip install {package} adbc-driver-manager (no module {error.name!r})"
+        ) from None
+
+
+def _secrets(uri: str) -> list[str]:
+    """Passwords and tokens of a URL or of ``name=value`` settings, as they stand there and decoded."""
+    found = []
+    if "://" in uri:
+        rest = uri.partition("://")[2]
+        before_host = rest.rpartition("@")[0]
+        found.append(before_host.partition(":")[2])
+    found += [value.strip("'") for name, value in _SETTING.findall(uri) if _SECRET_NAME.search(name)]
+    return [form for secret in found if secret for form in {secret, unquote(secret)}]
+
+
+class AdbcStream:
+    """The batches of one query in the types of ``schema``. Connects when the first one is asked for.
+
+    Iterated by one thread; ``interrupt`` may come from any: it cancels the query, so that a thread that waits for
+    the database wakes. ``marked``: the first row only tells the types and is dropped.
+    """
+
+    def __init__(self, access: AdbcAccess, query: str, schema: pa.Schema, *, marked: bool = False) -> None:
+        self._access = access
+        self._query = query
+        self._schema = schema
+        self._rows_to_drop = 1 if marked else 0
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._finished = False
+        self._connection: Any = None
+        self._cursor: Any = None
+        self._reader: Any = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = self._read()
+        if self._rows_to_drop and batch.num_rows:
+            batch = batch.slice(self._rows_to_drop)
+            self._rows_to_drop = 0
+        columns = [
+            to_wire(column, field.type, field.name) for column, field in zip(batch.columns, self._schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def interrupt(self, reason: str) -> None:
+        with self._lock:
+            self._stopped = True
+            if self._cursor is not None and not self._finished:
+                with contextlib.suppress(Exception):  # SQLite's driver cannot: it then stops after this batch
+                    self._cursor.adbc_cancel()
+
+    def close(self) -> None:
+        """Idempotent."""
+        self.interrupt("closed")
+        with self._lock:
+            closables = (self._reader, self._cursor, self._connection)
+            self._reader = self._cursor = self._connection = None
+        for closable in closables:
+            if closable is not None:
+                with contextlib.suppress(Exception):  # a cancelled query's; its rows are wanted no more
+                    closable.close()
+
+    def _read(self) -> pa.RecordBatch:
+        try:
+            if self._stopped:
+                raise ScanEndedError("the query was stopped before its end")
+            if self._reader is None:
+                self._open()
+            return self._reader.read_next_batch()
+        except StopIteration:
+            self._finished = True
+            raise
+        except Exception as error:
+            raise self._access.scrubbed(error) from None
+
+    def _open(self) -> None:
+        self._connection = self._access.connect()
+        cursor = self._connection.cursor()
+        if self._access.driver == "sqlite":
+            cursor.adbc_statement.set_options(**{_SQLITE_BATCH_ROWS: str(1 << 16)})
+        with self._lock:
+            self._cursor = cursor
+            if self._stopped:
+                raise ScanEndedError("the query was stopped before it began")
+        cursor.execute(self._query)
+        self._reader = cursor.fetch_record_batch()
+
+
+class AdbcCountStream(AdbcStream):
+    """As many rows without columns as the query, a ``SELECT count(*)``, says."""
+
+    def __init__(self, access: AdbcAccess, query: str) -> None:
+        super().__init__(access, query, pa.schema([("count", pa.int64())]))
+        self._remaining: int | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        if self._remaining is None:
+            self._remaining = int(super().__next__().column(0)[0].as_py())
+        if not self._remaining:
+            raise StopIteration
+        rows = min(self._remaining, _COUNTED_ROWS)
+        self._remaining -= rows
+        return batch_without_columns(rows)

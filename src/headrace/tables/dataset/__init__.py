@@ -1,0 +1,1 @@
+"""DatasetTable: files that pyarrow.dataset reads."""

@@ -1,0 +1,157 @@
+"""DatasetPlan: reads the files of one partition with pyarrow's scanner, on one thread; runs on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.arrow.types import with_nested
+from headrace.plan import ExecutionPlan, Partitioning, Statistics
+from headrace.tables.dataset.footers import is_parquet, row_groups_in
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+_BATCH_ROWS = 64 * 1024
+_BATCHES_AHEAD = 2
+_FORMATS_WITH_VIEWS = ("parquet", "arrow", "feather")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file, or the row groups of a Parquet file whose middle lies in ``span`` (a range of bytes).
+
+    ``partition`` is an expression that holds for all of its rows. Plain data: nothing is open.
+    """
+
+    path: str
+    format: Any
+    filesystem: Any
+    partition: Any
+    row_groups: tuple[int, ...] | None = None
+    size: int = 0
+    span: tuple[int, int] | None = None
+
+    @property
+    def bytes_to_read(self) -> int:
+        return self.size if self.span is None else self.span[1] - self.span[0]
+
+    def fragment(self) -> ds.Fragment:
+        """The piece for pyarrow to scan. Opens the file if only some of its row groups are wanted."""
+        chosen = {} if self.row_groups is None else {"row_groups": list(self.row_groups)}
+        known = {"file_size": self.size} if self.size else {}
+        found = self.format.make_fragment(self.path, self.filesystem, self.partition, **chosen, **known)
+        if self.span is None:
+            return found
+        wanted = row_groups_in(found.metadata, self.span, self.size)
+        if self.row_groups is not None:
+            wanted = [i for i in wanted if i in self.row_groups]
+        return found.subset(row_group_ids=wanted)
+
+
+class DatasetPlan(ExecutionPlan):
+    """A scan of files that pyarrow reads, filters and projects."""
+
+    def __init__(
+        self,
+        *,
+        schema: pa.Schema,
+        dataset_schema: pa.Schema,
+        condition: Any,
+        condition_on_views: Any,
+        limit: int | None,
+        partitions: list[list[Piece]],
+        partitioning: Partitioning,
+        statistics: Statistics,
+        total_files: int,
+    ) -> None:
+        self.schema = schema
+        self.partitioning = partitioning
+        self._dataset_schema = dataset_schema
+        self._condition = condition
+        self._condition_on_views = condition_on_views
+        self._limit = limit
+        self._partitions = partitions
+        self._statistics = statistics
+        self._total_files = total_files
+
+    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        missing = self._limit
+        for piece in self._partitions[partition]:
+            for batch in self._piece_batches(piece, missing):
+                yield batch
+                if missing is not None:
+                    missing -= batch.num_rows
+                    if missing <= 0:
+                        return
+
+    def describe(self) -> str:
+        pieces = [piece for group in self._partitions for piece in group]
+        read = len({piece.path for piece in pieces})
+        kinds = ", ".join(sorted({piece.format.default_extname for piece in pieces})) or "nothing"
+        return f"{kinds}, {read:,} of {self._total_files:,} files"
+
+    def statistics(self) -> Statistics:
+        """Estimates for the files that are left, before filters inside of them."""
+        return self._statistics
+
+    def _condition_for(self, fragment: ds.Fragment) -> Any:
+        """pyarrow filters a file's columns as they are stored, not as the dataset's schema has them."""
+        may_have_views = self._condition is not None and fragment.format.default_extname in _FORMATS_WITH_VIEWS
+        return self._condition_on_views if may_have_views and has_views(fragment.physical_schema) else self._condition
+
+    def _piece_batches(self, piece: Piece, missing: int | None) -> Iterator[pa.RecordBatch]:
+        try:
+            fragment = piece.fragment()
+            scanner = fragment.scanner(
+                schema=self._dataset_schema,
+                columns=self.schema.names,
+                filter=self._condition_for(fragment),
+                batch_size=_BATCH_ROWS if missing is None or self._condition is not None else min(missing, _BATCH_ROWS),
+                batch_readahead=_BATCHES_AHEAD,
+                fragment_readahead=1,
+                fragment_scan_options=_scan_options(piece),
+                use_threads=False,
+            )
+            with scanner.to_reader() as reader:
+                for batch in reader:
+                    if batch.num_rows:
+                        yield batch
+        except (OSError, pa.ArrowException) as error:
+            raise _named(error, piece.path) from error
+
+
+def has_views(schema: pa.Schema) -> bool:
+    """Whether a column, or a field in one, is of string or binary views, with which pyarrow compares nothing."""
+    kinds = [kind for type_ in schema.types for kind in with_nested(type_)]
+    return any(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind) for kind in kinds)
+
+
+def _scan_options(piece: Piece) -> Any:
+    """For Parquet on this machine, columns are read as they are decoded; far away, a row group at a time.
+
+    Reading ahead saves round trips, of which a local file has none, and costs the memory of a whole row group. What
+    the user set is left alone.
+    """
+    import pyarrow.dataset as ds
+    import pyarrow.fs
+
+    if not is_parquet(piece.format) or not isinstance(piece.filesystem, pyarrow.fs.LocalFileSystem):
+        return None
+    usual = ds.ParquetFragmentScanOptions()
+    return (
+        ds.ParquetFragmentScanOptions(pre_buffer=False) if piece.format.default_fragment_scan_options == usual else None
+    )
+
+
+def _named(error: Exception, path: str) -> Exception:
+    """The same error with the file in its text."""
+    hint = (
+        "it was there when the DatasetTable was made; if it was moved or deleted since, make the table anew"
+        if isinstance(error, FileNotFoundError)
+        else "repair it, or leave it out of the dataset"
+    )
+    return type(error)(f"{error} (file {path}: {hint})")

@@ -1,0 +1,161 @@
+"""DatasetTable: what ``pyarrow.dataset`` reads (Parquet, CSV, ORC, Feather, JSON) as a table; runs in the driver."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.arrow.types import filterable, is_filterable
+from headrace.expr.nodes import Expr
+from headrace.plan import (
+    ExecutionPlan,
+    KeyPartitioning,
+    Partitioning,
+    ScanRequest,
+    Statistics,
+    UnknownPartitioning,
+)
+from headrace.provider import FilterPushdown, TableProvider, pushdown_exact_where_possible
+from headrace.tables.dataset.files import DatasetFile, dataset_files, identity
+from headrace.tables.dataset.footers import Footers
+from headrace.tables.dataset.plan import DatasetPlan, Piece, has_views
+from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, grouped, packed, split_bytes
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+_FORMATS = {".csv": "csv", ".orc": "orc", ".feather": "feather", ".arrow": "ipc", ".json": "json", ".jsonl": "json"}
+
+
+class DatasetTable(TableProvider):
+    """A table over a ``pyarrow.dataset.Dataset`` of files, or over a path or list that ``ds.dataset()`` takes.
+
+    For a path ``format`` is told by its ending (Parquet where that says nothing), ``partitioning`` is the hive
+    style (``year=2024/``), and ``filesystem`` any of ``pyarrow.fs``. Make the dataset yourself for other options.
+
+    Filters that pyarrow decides as Spark does are exact: files are skipped by their partition, Parquet row groups
+    by their statistics, and only the needed columns are read. Files are put together to partitions of about
+    ``partition_bytes``, large Parquet files are split between row groups. Where a query reads partition columns,
+    and their values make good tasks, each value is a partition and Spark is told so.
+
+    The constructor lists the files, asks for their sizes and looks into the footers of a few Parquet files, to
+    estimate rows; planning then does no I/O. The files are opened where Spark runs its tasks, and decoded by one
+    thread for each task.
+
+    Raises FileNotFoundError for a path without files, TypeError for a dataset that is not one of files (use
+    MemTable for data in memory), and what ``ds.dataset()`` raises.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        format: Any = None,
+        partitioning: Any = "hive",
+        filesystem: Any = None,
+        partition_bytes: int = PARTITION_BYTES,
+    ) -> None:
+        import pyarrow.dataset as ds  # takes a while to import, and only this table needs it
+
+        if partition_bytes < 1:
+            raise ValueError(f"partition_bytes must be positive, not {partition_bytes}")
+        if not isinstance(dataset, ds.Dataset):
+            dataset = _opened(dataset, format, partitioning, filesystem)
+        self._dataset = dataset
+        self._schema = pa.schema([filterable(field) for field in dataset.schema])
+        self._views = pa.schema([field.with_type(_as_view(field.type)) for field in self._schema])
+        self._partition_bytes = partition_bytes
+        fragments = list(dataset.get_fragments())
+        self._files = dataset_files(fragments)
+        self._filterable = all(is_filterable(field.type) for field in self._schema)
+        self._footers = Footers.sampled(fragments, [file.size for file in self._files])
+
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
+        if not self._filterable:
+            return [FilterPushdown.UNSUPPORTED] * len(filters)
+        return pushdown_exact_where_possible(filters, schema=self._schema)
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        condition = _condition(request.filters, self._schema)
+        on_views = _condition(request.filters, self._views)
+        files = self._files
+        if condition is not None:
+            # Fragments are known already: this compares their partitions with the filter and opens nothing.
+            usable = on_views if has_views(self._dataset.schema) else condition
+            kept = {identity(fragment) for fragment in self._dataset.get_fragments(filter=usable)}
+            files = [file for file in files if file.identity in kept]
+        groups, partitioning = self._arranged(files, request)
+        unpruned = pa.schema([self._schema.field(name) for name in request.projection])
+        size = sum(file.size for file in files)
+        return DatasetPlan(
+            schema=unpruned,
+            dataset_schema=self._schema,
+            condition=condition,
+            condition_on_views=on_views,
+            limit=request.limit,
+            partitions=groups,
+            partitioning=partitioning,
+            statistics=self._footers.estimate(unpruned, size),
+            total_files=len(self._files),
+        )
+
+    def statistics(self) -> Statistics:
+        return self._footers.estimate(self._schema, sum(file.size for file in self._files))
+
+    def _arranged(self, files: list[DatasetFile], request: ScanRequest) -> tuple[list[list[Piece]], Partitioning]:
+        columns = [name for name in request.projection if files and all(name in file.keys for file in files)]
+        usable = columns and all(can_be_key(self._schema.field(name).type) for name in columns)
+        if usable and request.limit is None:
+            keys = [tuple(file.keys[name] for name in columns) for file in files]
+            by_key = grouped(keys, [file.size for file in files], self._partition_bytes, force=False)
+            if by_key is not None:
+                groups = [[files[i].whole for i in group] for group in by_key.values()]
+                return groups, KeyPartitioning(columns, by_key)
+        largest = split_bytes(sum(file.size for file in files), self._partition_bytes)
+        pieces = [piece for file in files for piece in file.pieces(largest)]
+        groups = [
+            [pieces[i] for i in group] for group in packed([p.bytes_to_read for p in pieces], self._partition_bytes)
+        ]
+        return groups, UnknownPartitioning(len(groups))
+
+
+def _condition(filters: Sequence[Expr], schema: pa.Schema) -> Any:
+    """All filters as one pyarrow expression for columns of these types; None without any."""
+    condition = None
+    for expr in filters:
+        translated = expr.to_pyarrow(schema=schema)
+        condition = translated if condition is None else condition & translated
+    return condition
+
+
+def _as_view(type_: pa.DataType) -> pa.DataType:
+    """Strings and bytes in the type in which a file may store them whatever the other files do."""
+    if pa.types.is_string(type_):
+        return pa.string_view()
+    if pa.types.is_binary(type_):
+        return pa.binary_view()
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_as_view(field.type)) for field in type_])
+    return type_
+
+
+def _opened(source: Any, format: Any, partitioning: Any, filesystem: Any) -> ds.Dataset:
+    """The dataset of a path or of a list of paths (or of datasets)."""
+    import pyarrow.dataset as ds
+
+    if isinstance(source, (str, os.PathLike)):
+        source = first = os.fspath(source)
+    else:
+        source = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in source]
+        first = source[0] if source and isinstance(source[0], str) else ""
+    format = format or _FORMATS.get(os.path.splitext(first)[1].lower())
+    dataset = ds.dataset(source, format=format, partitioning=partitioning, filesystem=filesystem)
+    if not dataset.schema.names:
+        raise FileNotFoundError(f"there is no file with columns at or below {source!r}")
+    return dataset

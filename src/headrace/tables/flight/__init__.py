@@ -1,0 +1,1 @@
+"""FlightTable: a table behind an Arrow Flight server."""

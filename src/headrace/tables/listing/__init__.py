@@ -1,0 +1,1 @@
+"""ListingTable: many files of a format of one's own as one table."""

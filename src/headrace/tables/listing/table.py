@@ -1,0 +1,235 @@
+"""ListingTable: many files of one format as one table; runs in the driver, and at planning without I/O."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.expr.nodes import Expr
+from headrace.plan import (
+    ExecutionPlan,
+    KeyPartitioning,
+    Partitioning,
+    Placement,
+    ScanRequest,
+    Statistics,
+    UnknownPartitioning,
+)
+from headrace.provider import FilterPushdown, TableProvider
+from headrace.pruning.container_stats import ColumnStats, ContainerStats
+from headrace.pruning.predicate import PruningPredicate
+from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, grouped, packed
+from headrace.tables.listing.facts import file_parts, file_schema, file_statistics
+from headrace.tables.listing.format import FileFormat
+from headrace.tables.listing.hive import partition_values
+from headrace.tables.listing.paths import Paths, listed_files
+from headrace.tables.listing.plan import ListingPlan, PlannedFile
+
+
+class ListingTable(TableProvider):
+    """A table of all rows of many files.
+
+    ``paths``: a file, a directory, a glob, a URL that fsspec knows (with ``storage_options``), or a list of these.
+    ``format``: how one file is read. Directories named ``year=2024`` add columns after those of the files;
+    ``partition_columns`` names them or gives their types, ``()`` adds none. A column that the files have too is
+    taken from the path.
+
+    Everything that needs to look at a file happens here, in the constructor: files are listed, the first one's
+    schema becomes the table's, large files are split and every file's statistics are read (``statistics=False``
+    spares that, and no file is skipped by them). Planning then does no I/O. Files that come later are not seen:
+    make the table anew and register it with ``replace=True``.
+
+    Filters on partition columns are exact and skip whole files; others skip files by their statistics. Files, or
+    parts of them, are put together to partitions of about ``partition_bytes``. Where a query reads partition
+    columns, and their values make good tasks, each value becomes a partition instead and Spark is told so (no
+    shuffle to group or join by them); ``partition_by_key`` says always (True) or never (False).
+
+    ``placement``: EXECUTORS needs files that the executors can open by the same path or URL.
+
+    Raises FileNotFoundError if there is no file, ValueError for paths whose partition columns do not fit together,
+    TypeError for something that is no format, and what the format raises.
+    """
+
+    def __init__(
+        self,
+        paths: Paths,
+        format: FileFormat,
+        *,
+        partition_columns: Mapping[str, pa.DataType] | Iterable[str] | None = None,
+        partition_by_key: bool | None = None,
+        partition_bytes: int = PARTITION_BYTES,
+        statistics: bool = True,
+        storage_options: Mapping[str, Any] | None = None,
+        placement: Placement = Placement.EXECUTORS,
+    ) -> None:
+        if not isinstance(format, FileFormat):
+            hint = f"; write {format.__name__}()" if isinstance(format, type) else ""
+            raise TypeError(f"ListingTable takes a FileFormat second, not {format!r}{hint}")
+        if partition_bytes < 1:
+            raise ValueError(f"partition_bytes must be positive, not {partition_bytes}")
+        whole = listed_files(paths, storage_options)
+        values = partition_values([file.path for file in whole], partition_columns)
+        self._format = format
+        self._placement = placement
+        self._partition_bytes = partition_bytes
+        self._partition_by_key = partition_by_key
+        self._total_files = len(whole)
+        self._schema = _table_schema(file_schema(format, whole[0]), values.schema)
+        parts = file_parts(format, whole, partition_bytes)
+        self._files = tuple(itertools.chain.from_iterable(parts))
+        rows = pa.array(itertools.chain.from_iterable([i] * len(part) for i, part in enumerate(parts)), pa.int64())
+        self._values = values.take(rows) if values.num_columns else values
+        self._partition_columns = frozenset(values.schema.names)
+        known = file_statistics(format, self._files) if statistics else [ContainerStats()] * len(self._files)
+        self._stats = self._with_partition_values(known)
+        self._described = frozenset(name.partition(".")[0] for stats in self._stats for name in stats.columns)
+
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
+        ours = [expr for expr in filters if self._partition_columns.isdisjoint(expr.columns())]
+        answers = self._format.supports_filters_pushdown(ours) if ours else []
+        if len(answers) != len(ours):
+            raise TypeError(
+                f"{type(self._format).__name__}.supports_filters_pushdown gave {len(answers)} answers for "
+                f"{len(ours)} filters"
+            )
+        given = dict(zip(map(id, ours), answers, strict=True))
+        return [self._answer(expr, given.get(id(expr), FilterPushdown.UNSUPPORTED)) for expr in filters]
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        kept = self._kept(request)
+        partition_columns = [name for name in request.projection if name in self._partition_columns]
+        keys = self._keys(partition_columns)
+        groups, partitioning = self._arranged(kept, partition_columns, keys, request)
+        file_request = ScanRequest(
+            pa.schema([field for field in request.schema if field.name not in self._partition_columns]),
+            tuple(name for name in request.projection if name not in self._partition_columns),
+            tuple(expr for expr in request.filters if self._partition_columns.isdisjoint(expr.columns())),
+            request.limit,
+        )
+        # Without columns and filters nothing in the file matters but how many rows it has.
+        countable = not file_request.projection and not file_request.filters
+        rows = [stats.row_count for stats in self._stats]
+        return ListingPlan(
+            format=self._format,
+            schema=request.schema,
+            file_schema=pa.schema([self._schema.field(name) for name in file_request.projection]),
+            request=file_request,
+            partition_columns=tuple(partition_columns),
+            partitions=[
+                [PlannedFile(self._files[i], keys[i], rows[i] if countable else None) for i in group]
+                for group in groups
+            ],
+            partitioning=partitioning,
+            placement=self._placement,
+            statistics=self._estimate(kept, request.schema),
+            total_files=self._total_files,
+        )
+
+    def statistics(self) -> Statistics:
+        return self._estimate(range(len(self._files)), self._schema)
+
+    def _answer(self, expr: Expr, of_format: FilterPushdown) -> FilterPushdown:
+        if self._by_path(expr) is not None or of_format is FilterPushdown.EXACT:
+            return FilterPushdown.EXACT
+        prunes = not self._described.isdisjoint(expr.columns())
+        return FilterPushdown.INEXACT if prunes else of_format
+
+    def _by_path(self, expr: Expr) -> pa.BooleanArray | None:
+        """Spark's answer for every file, where partition columns decide it; else None."""
+        if not expr.columns() or not expr.columns() <= self._partition_columns:
+            return None
+        try:
+            return expr.evaluate(self._values)
+        except (NotImplementedError, TypeError):
+            return None
+
+    def _kept(self, request: ScanRequest) -> list[int]:
+        """Indexes of the files that may hold a needed row."""
+        kept: Sequence[int] = range(len(self._files))
+        others = []
+        for expr in request.filters:
+            passes = self._by_path(expr)
+            if passes is None:
+                others.append(expr)
+            else:
+                kept = [i for i in kept if passes[i].as_py()]
+        if others:
+            predicate = PruningPredicate(others, self._schema)
+            keep = predicate.keep([self._stats[i] for i in kept])
+            kept = [i for i, wanted in zip(kept, keep, strict=True) if wanted]
+        elif request.limit is not None:
+            kept = self._enough(kept, request.limit)
+        return list(kept)
+
+    def _enough(self, kept: Sequence[int], limit: int) -> Sequence[int]:
+        """The first files that are known to have ``limit`` rows together; all if there are none such."""
+        chosen, rows = [], 0
+        for i in kept:
+            if rows >= limit:
+                break
+            if self._stats[i].row_count:
+                chosen.append(i)
+                rows += self._stats[i].row_count or 0
+        return chosen if rows >= limit else kept
+
+    def _keys(self, columns: list[str]) -> list[tuple[Any, ...]]:
+        if not columns:
+            return [()] * len(self._files)
+        return list(zip(*(self._values.column(name).to_pylist() for name in columns), strict=True))
+
+    def _arranged(
+        self, kept: list[int], columns: list[str], keys: list[tuple[Any, ...]], request: ScanRequest
+    ) -> tuple[list[list[int]], Partitioning]:
+        sizes = [self._files[i].size_in_bytes for i in kept]
+        usable = columns and all(can_be_key(self._schema.field(name).type) for name in columns)
+        if usable and request.limit is None and self._partition_by_key is not False and kept:
+            by_key = grouped(
+                [keys[i] for i in kept], sizes, self._partition_bytes, force=self._partition_by_key is True
+            )
+            if by_key is not None:
+                groups = [[kept[n] for n in group] for group in by_key.values()]
+                return groups, KeyPartitioning(columns, by_key)
+        groups = [[kept[n] for n in group] for group in packed(sizes, self._partition_bytes)]
+        return groups, UnknownPartitioning(len(groups))
+
+    def _estimate(self, kept: Sequence[int], schema: pa.Schema) -> Statistics:
+        """Rows where every file's are known. Their width tells the size best, unless it varies with the values."""
+        counts = [self._stats[i].row_count for i in kept]
+        rows = None if None in counts else sum(count or 0 for count in counts)
+        if rows is not None and all(_has_fixed_width(field.type) for field in schema):
+            return Statistics(rows, None)
+        return Statistics(rows, sum(self._files[i].size_in_bytes for i in kept))
+
+    def _with_partition_values(self, stats: Sequence[ContainerStats]) -> list[ContainerStats]:
+        """The statistics with each partition column as a column of one value, for filters that mix both kinds."""
+        names = self._values.schema.names
+        if not names:
+            return list(stats)
+        return [
+            ContainerStats(
+                {**known.columns, **{n: _constant(v, known.row_count) for n, v in zip(names, key, strict=True)}},
+                known.row_count,
+            )
+            for known, key in zip(stats, self._keys(names), strict=True)
+        ]
+
+
+def _constant(value: Any, row_count: int | None) -> ColumnStats:
+    return ColumnStats(null_count=row_count) if value is None else ColumnStats(value, value, 0)
+
+
+def _has_fixed_width(type_: pa.DataType) -> bool:
+    try:
+        return bool(type_.bit_width)
+    except ValueError:
+        return False
+
+
+def _table_schema(file: pa.Schema, partition: pa.Schema) -> pa.Schema:
+    return pa.schema([*(field for field in file if field.name not in partition.names), *partition])

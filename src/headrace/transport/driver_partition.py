@@ -1,0 +1,46 @@
+"""DRIVER placement: a live plan's partitions, each served on a thread of the user's own process; driver Python."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+import threading
+
+from headrace.arrow.sources import BatchSource
+from headrace.execute.partition_stream import PartitionStream, ScanTask
+from headrace.execute.stopping import StopFlag, StopRequested
+from headrace.transport.serve import serve_partition
+
+_REASON_SECONDS = 1.0
+
+
+class DriverPartition:
+    """A PartitionServer for one partition of a live plan.
+
+    ``stop`` raises StopRequested in the thread that runs the user's code (unless what ``execute`` returned has an
+    ``interrupt`` of its own), as Ctrl-C raises KeyboardInterrupt in the main thread: at the next bytecode. Code that
+    sleeps inside one C call is stopped when that call returns.
+    """
+
+    receives = False
+
+    def __init__(self, task: ScanTask, partition: int, source: BatchSource | None = None) -> None:
+        self._thread_id = 0
+        self._stopped = threading.Event()
+        self._stop = StopFlag(self._interrupt)
+        self._stream = PartitionStream(task, partition, self._stop, source)
+
+    def serve(self, sock: socket.socket) -> None:
+        self._thread_id = threading.get_ident()
+        serve_partition(sock, self._stream, self._await_reason)
+
+    def stop(self, reason: str) -> None:
+        self._stop.request(reason)
+        self._stopped.set()
+
+    def _await_reason(self) -> None:
+        """The endpoint's thread is about to notice too, and to hear why: the producer should be told that."""
+        self._stopped.wait(_REASON_SECONDS)
+
+    def _interrupt(self) -> None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread_id), ctypes.py_object(StopRequested))

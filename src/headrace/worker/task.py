@@ -1,0 +1,136 @@
+"""What runs in Spark's Python workers: one task's partition, then back to the pool; executor Python.
+
+The JVM sends a request (protocol version, partition, length, pickled ScanTask) and later exactly one byte: DONE
+after it has read the END frame, or anything else (or a closed connection) to stop early. That one byte is
+what keeps a reused worker's input in step. Nothing is read ahead: what follows it belongs to the next task.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import pickle
+import signal
+import socket
+import struct
+import sys
+import threading
+from types import FrameType
+from typing import cast
+
+import pyarrow as pa
+
+from headrace.errors import TransportError
+from headrace.execute.failure import Failure
+from headrace.execute.partition_stream import PartitionStream
+from headrace.execute.stopping import StopFlag, StopRequested
+from headrace.transport.frames import PROTOCOL_VERSION, FrameWriter
+from headrace.transport.serve import serve_partition
+
+REQUEST = struct.Struct("<III")
+DONE = b"\x01"
+_EXIT_WORKER = 1
+_modules_hidden = 0
+
+
+def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
+    """Serve one task. Called by Spark's daemon, again and again in a reused worker.
+
+    Raises SystemExit when the connection can serve no further task, which ends the worker process.
+    """
+    # Unbuffered: a buffered read of the last byte would swallow the next task's request.
+    source = cast(io.RawIOBase, infile.raw)
+    header = _read_exactly(source, REQUEST.size)
+    if len(header) < REQUEST.size:
+        sys.exit(_EXIT_WORKER)  # the pool closed an idle worker's connection
+    version, partition, length = REQUEST.unpack(header)
+    payload = _read_exactly(source, length)
+    with _connection(outfile) as sock:
+        stop = StopFlag(_interrupt_main_thread)
+        watcher = _Watcher(source, stop)
+        signal.signal(signal.SIGUSR1, _raising_handler(stop))
+        watcher.start()
+        try:
+            _serve(sock, version, payload, partition, stop)
+        except OSError:
+            sys.exit(_EXIT_WORKER)  # the reader is gone; nothing more can be said on this connection
+        finally:
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        watcher.join()
+        if not watcher.in_step:
+            sys.exit(_EXIT_WORKER)
+    hide_modules_from_collector()
+
+
+def hide_modules_from_collector() -> None:
+    """Spark's daemon runs the garbage collector in full after every task: tens of milliseconds where much is imported.
+
+    Modules stay for good, so they need not be looked at again. Called when no task's objects are alive.
+    """
+    global _modules_hidden
+    if len(sys.modules) != _modules_hidden:
+        _modules_hidden = len(sys.modules)
+        gc.collect()
+        gc.freeze()
+
+
+def _serve(sock: socket.socket, version: int, payload: bytes, partition: int, stop: StopFlag) -> None:
+    try:
+        if version != PROTOCOL_VERSION:
+            raise TransportError(f"the connector speaks protocol {version}, this worker {PROTOCOL_VERSION}")
+        search_path, pickled = pickle.loads(payload)
+        sys.path.extend(entry for entry in search_path if entry not in sys.path)
+        with stop.user_code():
+            stream = PartitionStream(pickle.loads(pickled), partition, stop)
+    except BaseException as error:  # unpickling runs user code: a failing import, a __setstate__, sys.exit()
+        failure = Failure.of(error, where="unpickling the plan in a worker", partition=partition)
+        FrameWriter(sock, pa.schema([])).error(failure.to_json())
+    else:
+        serve_partition(sock, stream)
+
+
+class _Watcher(threading.Thread):
+    """Waits for the JVM's one byte, so that a stop reaches user code that is busy or asleep."""
+
+    def __init__(self, source: io.RawIOBase, stop: StopFlag) -> None:
+        super().__init__(name="headrace-watcher", daemon=True)
+        self._source = source
+        self._stop_flag = stop
+        self.in_step = False
+
+    def run(self) -> None:
+        try:
+            byte = self._source.read(1)
+        except OSError:
+            byte = b""
+        self.in_step = bool(byte)
+        if byte != DONE:
+            self._stop_flag.request("the query needs no more rows, was cancelled or failed")
+
+
+def _read_exactly(source: io.RawIOBase, length: int) -> bytes:
+    """``length`` bytes, or fewer where the connection ends."""
+    data = bytearray(length)
+    view = memoryview(data)
+    position = 0
+    while position < length and (count := source.readinto(view[position:])):
+        position += count
+    return bytes(view[:position])
+
+
+def _connection(outfile: io.BufferedWriter) -> socket.socket:
+    return socket.socket(fileno=os.dup(outfile.fileno()))
+
+
+def _interrupt_main_thread() -> None:
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+
+def _raising_handler(stop: StopFlag):  # type: ignore[no-untyped-def]
+    def handler(_signal: int, _frame: FrameType | None) -> None:
+        if stop.inside:  # cleared first: a finally block of the user's must not be interrupted again
+            stop.inside = False
+            raise StopRequested
+
+    return handler

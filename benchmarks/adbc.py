@@ -51,7 +51,7 @@ def cases(bench: Bench) -> list[Case]:
 
 def _server(bench: Bench, rows: int) -> Any:
     """PostgreSQL with one table, for as long as the run takes."""
-    sys.path.append(str(Path(__file__).parent.parent / "tests"))
+    sys.path.append(str(Path(__file__).parent.parent / "tests" / "support"))
     from postgres import running_postgres
 
     server = bench.keep(running_postgres())

@@ -1,13 +1,18 @@
-"""Fixtures: one Spark for the whole run, a fresh context per test."""
+"""Fixtures: one Spark for the whole run, a fresh context per test. Only who asks for them loads pyspark."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import SparkSession
 
 import headrace as hr
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest_plugins = ["postgres"]
 
 
 @pytest.fixture(scope="session")

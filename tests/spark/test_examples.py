@@ -12,8 +12,7 @@ from types import ModuleType
 import pytest
 
 import headrace as hr
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
+from places import EXAMPLES
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ pytestmark = pytest.mark.timeout(200)
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What tests/scripts/attach.py saw, run from another directory."""
+    """What tests/support/scripts/attach.py saw, run from another directory."""
     return run_script("attach.py", cwd=tmp_path_factory.mktemp("elsewhere"))
 
 

@@ -36,7 +36,7 @@ def bare_environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def seen(python_without_headrace: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What tests/scripts/cluster.py saw."""
+    """What tests/support/scripts/cluster.py saw."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     result: dict[str, Any] = run_script("cluster.py", str(SOURCES), cwd=elsewhere, python=python_without_headrace)
     return result

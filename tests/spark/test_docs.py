@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import headrace as hr
-
-ROOT = Path(__file__).parent.parent
+from places import ROOT
 
 
 def python_blocks(document: str) -> list[str]:

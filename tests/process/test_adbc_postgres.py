@@ -23,7 +23,6 @@ from headrace.testing import check_provider
 if TYPE_CHECKING:
     from postgres import Postgres
 
-pytest_plugins = ["postgres"]
 pytestmark = pytest.mark.timeout(300)  # the first one may have to install PostgreSQL
 
 EVENTS = """

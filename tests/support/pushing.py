@@ -9,16 +9,15 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import headrace as hr
+from places import SCRIPTS
 from producing import wait_until
 
-SCRIPTS = Path(__file__).parent / "scripts"
 ROWS = pa.schema([("a", pa.int64()), ("s", pa.string())])
 PROMPT_SECONDS = 8.0  # a second is promised; the machines that run tests are busy
 

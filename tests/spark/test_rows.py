@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from test_types import LOSSLESS
 
 import headrace as hr
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.types import wire_type
 from recording import Batches, Recorder
-from test_types import LOSSLESS
 
 PLACEMENTS = list(hr.Placement)
 UTC = dt.UTC

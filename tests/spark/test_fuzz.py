@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from test_frames import BODY, METADATA, NUMBERS, SCHEMA, frame, numbers
 
 import headrace as hr
 from headrace.transport.driver_partition import DriverPartition
@@ -19,7 +20,6 @@ from headrace.transport.endpoint import Claim
 from headrace.transport.frames import HEADER, TOTALS, FrameKind, read_frame
 from headrace.transport.inbox import ResultInbox
 from recording import table_of
-from test_frames import BODY, METADATA, NUMBERS, SCHEMA, frame, numbers
 
 WHOLE = SCHEMA + frame(2, METADATA, BODY) + frame(3, TOTALS.pack(1, 1))
 

@@ -21,6 +21,7 @@ import pytest
 import bad_providers as bad
 import headrace as hr
 from headrace.testing import BrokenPromise, Finding, Promise, Report, Severity, check_provider
+from places import ROOT, SUPPORT
 from random_predicates import random_table
 
 ROW = r"\{'city': .*\}"
@@ -362,7 +363,7 @@ def test_provider_tests_give_a_test_per_promise(tmp_path: Path) -> None:
         tmp_path,
         f"""
         import sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path.insert(0, {str(SUPPORT)!r})
         import bad_providers
         from headrace.testing import provider_tests
 
@@ -396,7 +397,7 @@ def test_testing_kit_does_not_load_pyspark() -> None:
 
 
 def test_documented_code_runs_and_finds_what_it_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    document = (Path(__file__).parent.parent / "docs" / "testing.md").read_text()
+    document = (ROOT / "docs" / "testing.md").read_text()
     namespace: dict[str, Any] = {"__name__": "testing_md"}
     for block in re.findall(r"^```python\n(.*?)^```", document, re.DOTALL | re.MULTILINE):
         exec(compile(block, "docs/testing.md", "exec"), namespace)

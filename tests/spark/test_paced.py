@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
+from test_frames import NUMBERS, numbers
 
 import headrace as hr
 from headrace.transport import endpoint, paced
@@ -16,7 +17,6 @@ from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.frames import ASKING, LEAVING, FrameKind, FrameWriter, read_frame
 from headrace.transport.paced import PacedWriter
 from recording import table_of
-from test_frames import NUMBERS, numbers
 
 TIMEOUT_S = 10.0
 SCHEMA = pa.schema([("i", pa.int64())])

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import headrace as hr
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
+from places import EXAMPLES
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 
 import pytest
 
 import headrace as hr
-
-EXAMPLES = Path(__file__).parent.parent / "examples"
+from places import EXAMPLES
 
 
 def test_own_format_query_reads_two_of_a_hundred_files(

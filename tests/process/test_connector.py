@@ -10,9 +10,10 @@ from pathlib import Path
 import pyspark
 
 from headrace.spark.launch import JAR
+from places import ROOT
 
-CHECKS = Path(__file__).parent.parent / "connector" / "src" / "test" / "java"
-SOURCES = Path(__file__).parent.parent / "connector" / "src" / "main" / "java" / "org" / "headrace" / "spark"
+CHECKS = ROOT / "connector" / "src" / "test" / "java"
+SOURCES = ROOT / "connector" / "src" / "main" / "java" / "org" / "headrace" / "spark"
 ROOMS = ["", "planner", "transport", "results", "vectors", "read", "scan", "push", "catalog"]
 OPENS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang")]
 

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from benchmarks.tpch import MEMORY, PREFIXES, register
+from benchmarks.tpch_data import DuckDB, for_spark, generated, is_answer, queries
 from pyspark.sql import SparkSession
 
 import headrace as hr
-
-sys.path.insert(0, str(Path(__file__).parent.parent))
-
-from benchmarks.tpch import MEMORY, PREFIXES, register
-from benchmarks.tpch_data import DuckDB, for_spark, generated, is_answer, queries
 
 SCALE_FACTOR = 0.02  # the smallest at which each query finds something
 QUERIES = queries()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from headrace.cli.app import app
 from headrace.testing import Promise
+from places import SUPPORT
 
 
 def check(*arguments: str) -> Result:
@@ -18,8 +18,8 @@ def check(*arguments: str) -> Result:
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests' directory as the current one, in which modules are found."""
-    monkeypatch.chdir(Path(__file__).parent)
+    """The directory of the modules named below as the current one, in which modules are found."""
+    monkeypatch.chdir(SUPPORT)
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 import headrace as hr
+from places import SCRIPTS
 
 NUMBERS = pa.schema([("a", pa.int64())])
 BOTH_PLACEMENTS = (hr.Placement.EXECUTORS, hr.Placement.DRIVER)
@@ -98,12 +99,11 @@ class Marks:
         return sum(1 for _ in self.directory.glob(f"{prefix}*"))
 
 
-SCRIPTS = Path(__file__).parent / "scripts"
 SOURCES = Path(hr.__file__).parent.parent
 
 
 def run_script(name: str, *arguments: str, cwd: Path, python: str = sys.executable, timeout_s: float = 170) -> Any:
-    """Runs a script of tests/scripts as a user would and returns the JSON that it prints last.
+    """Runs a script of tests/support/scripts as a user would and returns the JSON that it prints last.
 
     Its environment says nothing of where to find Headrace or Python.
     """

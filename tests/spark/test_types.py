@@ -6,7 +6,6 @@ import datetime as dt
 import json
 import re
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,9 @@ from headrace.arrow.conversion import converter, to_wire
 from headrace.arrow.nulls import forbidden_null, forbids_nulls
 from headrace.arrow.spark_types import pruned_schema, spark_schema_json, spark_type
 from headrace.arrow.types import wire_schema, wire_type
+from places import ROOT
 
-DOCS = Path(__file__).parents[1] / "docs" / "types.md"
+DOCS = ROOT / "docs" / "types.md"
 ROWS = re.findall(r"^\| `(pa\..+?)` \| (?:`(.+?)`|(refused)) \| (.+?) \|$", DOCS.read_text(), re.MULTILINE)
 SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 

@@ -11,17 +11,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-
-import headrace as hr
-
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT))
-
-from benchmarks import chart, document, growth, report, startup  # noqa: E402
-from benchmarks.bench import Bench, Settings  # noqa: E402
-from benchmarks.clock import CpuTimes, cpu_times  # noqa: E402
-from benchmarks.groups import GROUPS, Group  # noqa: E402
-from benchmarks.harness import (  # noqa: E402
+from benchmarks import chart, document, growth, report, startup
+from benchmarks.bench import Bench, Settings
+from benchmarks.clock import CpuTimes, cpu_times
+from benchmarks.groups import GROUPS, Group
+from benchmarks.harness import (
     Case,
     Contender,
     Figure,
@@ -32,7 +26,10 @@ from benchmarks.harness import (  # noqa: E402
     measure,
     same,
 )
-from benchmarks.run import run  # noqa: E402
+from benchmarks.run import run
+
+import headrace as hr
+from places import ROOT
 
 MOST_CASES = {"tpch": 2}  # the others have a test of their own, and there are 22
 ONE_START = Probe("startup", lambda: startup.first_queries(1, {"headrace": "Headrace"}))  # a JVM takes its time

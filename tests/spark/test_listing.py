@@ -17,6 +17,7 @@ import pytest
 import headrace as hr
 from headrace.tables.file_groups import grouped, packed
 from headrace.testing import check_provider
+from places import ROOT
 from recording import executed_nodes
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
@@ -496,7 +497,7 @@ def test_file_that_vanished_is_named_by_the_query(ctx: hr.SessionContext, tmp_pa
 
 
 def test_docs_tables_code_runs_in_order(ctx: hr.SessionContext) -> None:
-    text = (Path(__file__).parent.parent / "docs" / "tables.md").read_text()
+    text = (ROOT / "docs" / "tables.md").read_text()
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     namespace: dict[str, object] = {"ctx": ctx, "__name__": "__main__"}
     for block in blocks:

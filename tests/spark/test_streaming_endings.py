@@ -18,8 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import headrace as hr
+from places import SCRIPTS
 from producing import wait_until
-from pushing import PROMPT_SECONDS, ROWS, SCRIPTS, InBackground, Producer, findings, rows, running_jobs
+from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, findings, rows, running_jobs
 
 LIVE = "SELECT a FROM t WHERE a >= 0"
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import headrace as hr
 from test_docs import python_blocks
+
+import headrace as hr
 
 
 def test_sources_blocks_run_in_order(ctx: hr.SessionContext) -> None:

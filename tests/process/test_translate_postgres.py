@@ -18,7 +18,6 @@ from random_predicates import POOLS, SCHEMA, one_batch, random_predicate, random
 if TYPE_CHECKING:
     from postgres import Postgres
 
-pytest_plugins = ["postgres"]
 pytestmark = pytest.mark.timeout(300)
 
 TYPES = {

@@ -128,7 +128,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
 
   @Override
   public CustomTaskMetric[] currentMetricsValues() {
-    return ScanMetrics.values(rows, batches, frames.bytesRead(), frames.waitingNanos());
+    return ScanMetric.values(rows, batches, frames.bytesRead(), frames.waitingNanos() / 1_000_000);
   }
 
   @Override

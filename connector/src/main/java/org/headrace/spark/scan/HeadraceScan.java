@@ -25,7 +25,7 @@ import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.read.HeadracePartition;
 import org.headrace.spark.read.HeadraceReaderFactory;
-import org.headrace.spark.read.ScanMetrics;
+import org.headrace.spark.read.ScanMetric;
 import org.headrace.spark.transport.PartitionOrigin;
 
 /** One planned scan: what Python answered, in Spark's interfaces; driver JVM. */
@@ -184,6 +184,6 @@ public final class HeadraceScan
 
   @Override
   public CustomMetric[] supportedCustomMetrics() {
-    return ScanMetrics.all();
+    return ScanMetric.all();
   }
 }

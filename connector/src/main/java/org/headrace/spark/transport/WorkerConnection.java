@@ -4,7 +4,10 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.Map;
-import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Executor;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.PythonWorker;
@@ -26,6 +29,15 @@ final class WorkerConnection implements PartitionConnection {
   private static final byte DONE = 1;
   private static final byte STOP = 2;
   private static final long GRACE_SECONDS = 5;
+
+  /** Threads that see stopped streams to their end, so that no task has to wait for one. */
+  private static final Executor REAPERS =
+      Executors.newCachedThreadPool(
+          runnable -> {
+            Thread thread = new Thread(runnable, "headrace-reaper");
+            thread.setDaemon(true);
+            return thread;
+          });
 
   private final String python;
   private final scala.collection.immutable.Map<String, String> env;
@@ -91,8 +103,9 @@ final class WorkerConnection implements PartitionConnection {
       return;
     }
     frames.cancel();
-    ScheduledFuture<?> kill = Reaper.later(this::destroyIfAlive, GRACE_SECONDS, TimeUnit.SECONDS);
-    Reaper.now(
+    Executor later = CompletableFuture.delayedExecutor(GRACE_SECONDS, TimeUnit.SECONDS, REAPERS);
+    Future<?> kill = CompletableFuture.runAsync(this::destroyIfAlive, later);
+    REAPERS.execute(
         () -> {
           try {
             frames.resume();

@@ -44,15 +44,15 @@ public final class ArrowColumns {
     ColumnVector column =
         switch (vector.getMinorType()) {
           case BIT -> type instanceof BooleanType ? new BooleanColumn(vector, type) : null;
-          case TINYINT -> type instanceof ByteType ? new ByteColumn(vector, type) : null;
-          case SMALLINT -> type instanceof ShortType ? new ShortColumn(vector, type) : null;
-          case INT -> type instanceof IntegerType ? new IntColumn(vector, type) : null;
-          case DATEDAY -> type instanceof DateType ? new IntColumn(vector, type) : null;
-          case BIGINT -> type instanceof LongType ? new LongColumn(vector, type) : null;
-          case TIMESTAMPMICROTZ -> type instanceof TimestampType ? new LongColumn(vector, type) : null;
-          case TIMESTAMPMICRO -> type instanceof TimestampNTZType ? new LongColumn(vector, type) : null;
-          case FLOAT4 -> type instanceof FloatType ? new FloatColumn(vector, type) : null;
-          case FLOAT8 -> type instanceof DoubleType ? new DoubleColumn(vector, type) : null;
+          case TINYINT -> type instanceof ByteType ? new FixedColumn.Bytes(vector, type) : null;
+          case SMALLINT -> type instanceof ShortType ? new FixedColumn.Shorts(vector, type) : null;
+          case INT -> type instanceof IntegerType ? new FixedColumn.Ints(vector, type) : null;
+          case DATEDAY -> type instanceof DateType ? new FixedColumn.Ints(vector, type) : null;
+          case BIGINT -> type instanceof LongType ? new FixedColumn.Longs(vector, type) : null;
+          case TIMESTAMPMICROTZ -> type instanceof TimestampType ? new FixedColumn.Longs(vector, type) : null;
+          case TIMESTAMPMICRO -> type instanceof TimestampNTZType ? new FixedColumn.Longs(vector, type) : null;
+          case FLOAT4 -> type instanceof FloatType ? new FixedColumn.Floats(vector, type) : null;
+          case FLOAT8 -> type instanceof DoubleType ? new FixedColumn.Doubles(vector, type) : null;
           case DECIMAL -> decimal((DecimalVector) vector, type);
           case VARCHAR -> type instanceof StringType ? new StringColumn(vector, type) : null;
           case VARBINARY -> type instanceof BinaryType ? new BinaryColumn(vector, type) : null;

@@ -12,21 +12,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.conversion import to_wire
-from headrace.errors import HeadraceError, PlanError, SchemaMismatchError, StreamError
+from headrace.errors import HeadraceError, StreamError
 from headrace.execute.failure import Failure
 from headrace.execute.partition_stream import ScanTask
+from headrace.negotiate.keys import key_batch
 from headrace.negotiate.pickling import pickled_task
 from headrace.negotiate.registry import RegisteredTable, Registry
-from headrace.negotiate.scan import PlannedScan, ProviderRaised, answer_filters, hash_keys, plan_scan
+from headrace.negotiate.scan import PlannedScan, ProviderRaised, answer_filters, plan_scan
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
 from headrace.push.table import StreamingPlan, StreamingTable
 from headrace.spark.predicates import decode
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Claim, Endpoint
 from headrace.transport.inbox import ResultInbox
-
-_JAVA_FLOATS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 class Planner:
@@ -180,46 +178,13 @@ def _partitioning_json(scan: PlannedScan) -> dict[str, Any] | None:
     partitioning = scan.partitioning
     if scan.partitioning_unused is not None:
         return None
-    if isinstance(partitioning, HashPartitioning):
-        columns = list(partitioning.columns)
-        keys = hash_keys(partitioning.n, len(columns))
-        return {"kind": "hash", "columns": columns, "function": partitioning.function, "keys": keys}
-    assert isinstance(partitioning, KeyPartitioning)
-    types = [scan.table.schema.field(column).type for column in partitioning.columns]
-    wire = [scan.table.wire_schema.field(column).type for column in partitioning.columns]
-    keys = [
-        [_key_json(*part) for part in zip(key, types, wire, partitioning.columns, strict=True)]
-        for key in partitioning.keys
-    ]
-    return {"kind": "key", "columns": list(partitioning.columns), "keys": keys}
-
-
-def _key_json(value: Any, type_: pa.DataType, wire: pa.DataType, column: str) -> Any:
-    """A partition key's value as Spark holds it inside: days, microseconds, text for what JSON would round."""
-    if pa.types.is_nested(wire):
-        raise PlanError(f"column {column!r} has the type {type_}, by which Spark cannot partition")
-    while not type_.equals(wire) and (inner := _inner_type(type_)) is not None:
-        type_ = inner
-    try:
-        scalar = to_wire(pa.array([value], wire if pa.types.is_float16(type_) else type_), wire, column)[0]
-    except (pa.ArrowException, SchemaMismatchError, TypeError, ValueError, OverflowError) as error:
-        raise PlanError(f"the partition key {value!r} is not a {type_}, the type of column {column!r}") from error
-    if not scalar.is_valid:
-        return None
-    if pa.types.is_date(wire):
-        return scalar.cast(pa.int32()).as_py()
-    if pa.types.is_timestamp(wire) or pa.types.is_duration(wire):
-        return scalar.cast(pa.int64()).as_py()
-    if pa.types.is_binary(wire):
-        return base64.b64encode(scalar.as_py()).decode()
-    if pa.types.is_floating(wire):
-        number = scalar.as_py() + 0.0  # Spark holds -0.0 for equal to 0.0
-        return _JAVA_FLOATS.get(str(number), str(number))
-    return str(scalar.as_py()) if pa.types.is_decimal(wire) else scalar.as_py()
-
-
-def _inner_type(type_: pa.DataType) -> pa.DataType | None:
-    """What is behind an encoding or an extension."""
-    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
-        return type_.value_type
-    return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else None
+    assert isinstance(partitioning, (HashPartitioning, KeyPartitioning))
+    keys = key_batch(scan.table, partitioning)
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, keys.schema) as writer:
+        writer.write_batch(keys)
+    return {
+        "columns": list(partitioning.columns),
+        "function": partitioning.function if isinstance(partitioning, HashPartitioning) else None,
+        "keys": base64.b64encode(stream.getvalue()).decode(),
+    }

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.conversion import to_wire
-from headrace.errors import SchemaMismatchError
+from headrace.errors import PlanError
+from headrace.negotiate.keys import key_array
 from headrace.plan import HashPartitioning, KeyPartitioning, SortKey
 from headrace.testing.probe import Probe, Reading, scan_text
 from headrace.testing.report import Promise, Severity, counted
@@ -140,25 +140,12 @@ def _order_text(key: SortKey) -> str:
 
 def _wire_key(probe: Probe, partitioning: KeyPartitioning, key: tuple[Any, ...]) -> Any:
     """A stated key in the form of ``row_keys``; None, which equals no row's, after a finding about it."""
-    arrays = []
-    for name, value in zip(partitioning.columns, key, strict=True):
-        wire = probe.table.wire_schema.field(name).type
-        type_ = _plain(probe.table.schema.field(name).type)
-        try:
-            array = to_wire(pa.array([value], wire if pa.types.is_float16(type_) else type_), wire, name)
-        except (pa.ArrowException, SchemaMismatchError, TypeError, ValueError, OverflowError):
-            message = f"the partition key {value!r} is not a {type_}, the type of column {name!r}"
-            probe.findings.add(Promise.PARTITIONING, message)
-            return None
-        arrays.append(array)
+    try:
+        arrays = [key_array(probe.table, name, [value]) for name, value in zip(partitioning.columns, key, strict=True)]
+    except PlanError as error:
+        probe.findings.add(Promise.PARTITIONING, str(error))
+        return None
     return row_keys(pa.table(arrays, names=list(partitioning.columns)))[0]
-
-
-def _plain(type_: pa.DataType) -> pa.DataType:
-    """What is behind an encoding or an extension."""
-    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
-        return _plain(type_.value_type)
-    return _plain(type_.storage_type) if isinstance(type_, pa.BaseExtensionType) else type_
 
 
 def _pairs(columns: Sequence[str], key: tuple[Any, ...]) -> str:

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import java.util.OptionalLong;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
@@ -33,13 +34,11 @@ public final class HeadraceScan
     implements Scan, Batch, SupportsReportPartitioning, SupportsReportOrdering, SupportsReportStatistics {
   private final String table;
   private final StructType readSchema;
-  private final StructType tableSchema;
   private final JsonNode plan;
   private final HeadraceReaderFactory readerFactory;
 
-  HeadraceScan(String context, String table, StructType tableSchema, StructType readSchema, JsonNode plan) {
+  HeadraceScan(String context, String table, StructType readSchema, JsonNode plan) {
     this.table = table;
-    this.tableSchema = tableSchema;
     this.readSchema = readSchema;
     this.plan = plan;
     ScanHandle handle = new ScanHandle(context, plan.get("scan").asText());
@@ -91,14 +90,11 @@ public final class HeadraceScan
 
   @Override
   public InputPartition[] planInputPartitions() {
-    int count = partitionCount();
     JsonNode partitioning = plan.path("partitioning");
-    InputPartition[] partitions = new InputPartition[count];
-    for (int i = 0; i < count; i++) {
-      partitions[i] =
-          partitioning.isObject()
-              ? new KeyedPartition(i, PartitionKeys.row(partitioning, i, tableSchema))
-              : new HeadracePartition(i);
+    InternalRow[] keys = partitioning.isObject() ? PartitionKeys.of(partitioning) : null;
+    InputPartition[] partitions = new InputPartition[partitionCount()];
+    for (int i = 0; i < partitions.length; i++) {
+      partitions[i] = keys == null ? new HeadracePartition(i) : new KeyedPartition(i, keys[i]);
     }
     return partitions;
   }
@@ -120,7 +116,7 @@ public final class HeadraceScan
     for (int i = 0; i < columns.size(); i++) {
       String column = columns.get(i).asText();
       keys.add(
-          partitioning.get("kind").asText().equals("key")
+          partitioning.get("function").isNull()
               ? Expressions.identity(PartitionKeys.quoted(column))
               : Expressions.apply(
                   HashFunction.nameOf(partitioning.get("function").asText(), count, i, columns.size()),

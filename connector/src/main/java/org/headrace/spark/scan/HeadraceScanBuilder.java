@@ -28,7 +28,6 @@ public final class HeadraceScanBuilder
   private final String context;
   private final String tableId;
   private final String tableName;
-  private final StructType tableSchema;
   private final ArrayNode filters = Planners.JSON.createArrayNode();
   private final ArrayNode answers = Planners.JSON.createArrayNode();
   private final List<Predicate> pushed = new ArrayList<>();
@@ -39,7 +38,6 @@ public final class HeadraceScanBuilder
     this.context = context;
     this.tableId = tableId;
     this.tableName = tableName;
-    this.tableSchema = schema;
     this.columns = schema;
   }
 
@@ -101,6 +99,6 @@ public final class HeadraceScanBuilder
     }
     question.putRawValue("columns", new com.fasterxml.jackson.databind.util.RawValue(columns.json()));
     JsonNode answer = Planners.ask(context, "scan", question);
-    return new HeadraceScan(context, tableName, tableSchema, columns, answer);
+    return new HeadraceScan(context, tableName, columns, answer);
   }
 }

@@ -7,10 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -166,6 +169,36 @@ def test_filter_deep_chain_of_ors_is_left_to_spark(ctx: hr.SessionContext) -> No
     assert provider.asked("filters") == []
 
 
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "s = CAST(X'ff' AS STRING)",
+        "s != CAST(X'ff' AS STRING)",
+        "s >= CAST(X'ff' AS STRING)",
+        "s IN ('a', CAST(X'ff' AS STRING))",
+        "startswith(s, CAST(X'ff' AS STRING))",
+        "s = CAST(X'EDA080' AS STRING) OR s = 'a'",
+    ],
+)
+def test_filter_text_that_is_no_utf8_is_left_to_spark(ctx: hr.SessionContext, condition: str) -> None:
+    rows = pa.table({"s": ["\ufffd", "\ufffd\ufffd\ufffd", "a", "\U0010ffff", None]})
+    ctx.register_table("t", hr.MemTable(rows))
+    recorder = table_of(rows, answer=inexact)
+    ctx.register_table("recorded", recorder)
+    expected = ctx.spark.createDataFrame(rows).where(condition).toArrow()
+    assert ctx.collect(f"SELECT * FROM t WHERE {condition}").equals(expected)
+    assert ctx.collect(f"SELECT * FROM recorded WHERE {condition}").equals(expected)
+    offered = [expr for filters in recorder.asked("filters") for expr in filters]
+    assert offered in ([], [not_null("s")])
+
+
+def test_filter_text_that_is_the_replacement_character_is_offered(shared: hr.SessionContext) -> None:
+    provider = Recorder(SCHEMA, [[]], answer=inexact)
+    shared.register_table("offered", provider, replace=True)
+    planned(shared.sql("SELECT i64 FROM offered WHERE s = CAST(X'EFBFBD' AS STRING)"))
+    assert provider.conjuncts() == (not_null("s"), compare("=", "s", "\ufffd"))
+
+
 DATA = pa.table(
     {
         "i": pa.array([1, 2, None, 4, 5, 6, 7, None], pa.int64()),
@@ -192,6 +225,39 @@ def kept(batch: pa.RecordBatch, request: hr.ScanRequest) -> pa.RecordBatch:
 
 def understood(answer: hr.FilterPushdown) -> Callable[[hr.Expr], hr.FilterPushdown]:
     return lambda expr: answer if repr(expr) in MASKS else hr.FilterPushdown.UNSUPPORTED
+
+
+FAR = [dt.datetime(1, 1, 1), dt.datetime(2024, 1, 1), dt.datetime(9999, 12, 31), None]
+NEAR = [dt.datetime(1700, 1, 1), dt.datetime(2024, 1, 1), None, dt.datetime(2262, 1, 1)]
+INSTANTS = pa.table(
+    {
+        "ns": pa.array(NEAR, pa.timestamp("ns")),
+        "us": pa.array(FAR, pa.timestamp("us")),
+        "ms": pa.array(FAR, pa.timestamp("ms")),
+        "nz": pa.array(NEAR, pa.timestamp("ns", "UTC")),
+        "uz": pa.array(FAR, pa.timestamp("us", "UTC")),
+        "d": pa.array([None if at is None else at.date() for at in FAR], pa.date32()),
+        "st": pa.array([{"n": at} for at in NEAR], pa.struct([("n", pa.timestamp("ns"))])),
+        "dn": pa.array([dt.timedelta(1)] * 4, pa.duration("ns")),
+        "du": pa.array([dt.timedelta(days) for days in (-(10**8), 1, 10**8, 2)], pa.duration("us")),
+    }
+)
+OTHER_RANGE = ["ns = us", "us = ns", "ns != us", "NOT ns >= us", "ns <=> us", "ns < ms", "nz > uz", "ns < d"]
+OTHER_RANGE += ["st.n < us", "dn < du", "ns < TIMESTAMP_NTZ '9999-01-01'", "nz > TIMESTAMP '0001-01-01 00:00:00Z'"]
+OTHER_RANGE += ["ns IN (TIMESTAMP_NTZ '9999-01-01', TIMESTAMP_NTZ '2024-01-01')", "ns = us OR us IS NULL"]
+OTHER_RANGE += ["ns > TIMESTAMP_NTZ '2262-04-11 23:47:16.854776'", "ns > TIMESTAMP_NTZ '1677-09-21 00:12:43.145224'"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "parquet"])
+def test_filter_nanoseconds_against_what_they_cannot_hold_answers_as_spark(
+    ctx: hr.SessionContext, tmp_path: Path, kind: str
+) -> None:
+    pq.write_table(INSTANTS, tmp_path / "instants.parquet")
+    ctx.register_table("t", hr.MemTable(INSTANTS) if kind == "memory" else hr.DatasetTable(ds.dataset(tmp_path)))
+    ctx.register_table("plain", table_of(INSTANTS))
+    for condition in OTHER_RANGE:
+        found, expected = (ctx.collect(f"SELECT ns, us FROM {name} WHERE {condition}") for name in ("t", "plain"))
+        assert found.equals(expected), condition
 
 
 CONDITIONS = ["i > 2", "s LIKE 'a%'", "i IN (1, 4, 7)", "i = 1 OR s = 'c'", "i IS NULL", "i > 2 AND s LIKE 'a%'"]

@@ -109,6 +109,8 @@ class _Translator:
             raise _Inexact
         if kind is Kind.DECIMAL and left_type != right_type:
             raise _Inexact  # pyarrow fails where the common type needs more than 38 digits
+        if len({self._counts_nanoseconds(side) for side in (expr.left, expr.right)}) > 1:
+            raise _Inexact  # pyarrow compares in nanoseconds, and fails for a value that they cannot hold
         left, right = self._operand(expr.left, kind), self._operand(expr.right, kind)
         test = _float_columns_test if kind is Kind.FLOAT else _plain_test
         if op == "<=>":
@@ -175,6 +177,13 @@ class _Translator:
             if type_ is None or (pa.types.is_timestamp(type_) and type_.unit != "ns"):
                 return True
         return scalar.cast(pa.timestamp("us", scalar.type.tz)).value in _NS_RANGE
+
+    def _counts_nanoseconds(self, operand: Expr) -> bool:
+        if self._schema is None or not isinstance(operand, Column):
+            return False  # a cast is in Spark's own unit
+        type_ = column_type(self._schema, operand)
+        counted = type_ is not None and (pa.types.is_timestamp(type_) or pa.types.is_duration(type_))
+        return counted and type_.unit == "ns"
 
     def _operand(self, expr: Expr, kind: Kind | None) -> pc.Expression:
         """The column, or a lossless cast of one; with a schema, in a form that pyarrow compares."""

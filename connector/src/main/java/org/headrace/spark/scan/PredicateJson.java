@@ -25,6 +25,7 @@ import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
+import org.apache.spark.unsafe.types.UTF8String;
 import org.headrace.spark.planner.Planners;
 
 /** Spark's V2 expressions as JSON for Python; driver JVM. What cannot be told faithfully is not told at all. */
@@ -107,8 +108,14 @@ final class PredicateJson {
       node.put("literal", ((Number) value).longValue());
     } else if (type instanceof FloatType || type instanceof DoubleType) {
       node.put("literal", Double.toString(((Number) value).doubleValue()));
-    } else if (type instanceof DecimalType || type instanceof StringType) {
+    } else if (type instanceof DecimalType) {
       node.put("literal", value.toString());
+    } else if (type instanceof StringType) {
+      String text = value.toString();
+      if (!UTF8String.fromString(text).equals(value)) {
+        return null; // bytes that are no UTF-8: as a Java string they are others
+      }
+      node.put("literal", text);
     } else if (type instanceof BinaryType) {
       node.put("literal", Base64.getEncoder().encodeToString((byte[]) value));
     } else if (!(type instanceof NullType)) {

@@ -30,7 +30,7 @@ def new_sink(
 ) -> tuple[TableSink, Channel[Any], Packing]:
     batches = Packing(schema, capacity)
     channel: Channel[Any] = Channel("t", capacity, new_pack=batches.new_pack, **options)
-    return TableSink(channel, schema), channel, batches
+    return TableSink(channel, batches), channel, batches
 
 
 def taken(channel: Channel[Any]) -> list[Any]:

@@ -23,6 +23,7 @@ from headrace.errors import (
     WriteTimeout,
 )
 from headrace.push.channel import END, Channel
+from headrace.push.packing import Packing
 from headrace.push.sink import TableSink
 from headrace.push.spill import ArrowSpill
 
@@ -36,7 +37,7 @@ def batch(*xs: int | None) -> pa.RecordBatch:
 
 def new_sink(schema: pa.Schema = SCHEMA, capacity: int = 16, **options: Any) -> tuple[TableSink, Channel[Any]]:
     channel: Channel[Any] = Channel("t", capacity, **options)
-    return TableSink(channel, schema), channel
+    return TableSink(channel, Packing(schema, channel.capacity)), channel
 
 
 def received(channel: Channel[Any], partition: int = 0) -> list[pa.RecordBatch]:
@@ -195,7 +196,25 @@ NON_NULL: dict[str, tuple[pa.Field, list[Any], list[Any], str]] = {
         pa.field("f", pa.list_(pa.field("item", pa.int64(), nullable=False))),
         [[1, 2], None, []],
         [[1], [None]],
-        "f.item",
+        "f.element",
+    ),
+    "large list": (
+        pa.field("f", pa.large_list(pa.field("item", pa.int64(), nullable=False))),
+        [[1, 2], None, []],
+        [[1], [None]],
+        "f.element",
+    ),
+    "fixed-size list": (
+        pa.field("f", pa.list_(pa.field("item", pa.int64(), nullable=False), 2)),
+        [[1, 2], None],
+        [[1, 2], [3, None]],
+        "f.element",
+    ),
+    "list view of strings": (
+        pa.field("f", pa.list_view(pa.field("item", pa.string_view(), nullable=False))),
+        [["a", "b"], None, []],
+        [["a"], [None]],
+        "f.element",
     ),
     "map": (
         pa.field("f", pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False))),
@@ -424,9 +443,10 @@ def test_exit_with_an_open_sink_and_a_waiting_reader_does_not_hang() -> None:
     script = """
 import threading, pyarrow as pa
 from headrace.push.channel import Channel
+from headrace.push.packing import Packing
 from headrace.push.sink import TableSink
 channel = Channel("t")
-sink = TableSink(channel, pa.schema([("x", pa.int64())]))
+sink = TableSink(channel, Packing(pa.schema([("x", pa.int64())]), channel.capacity))
 threading.Thread(target=lambda: channel.claim(0).take(1, 1), daemon=True).start()
 print("done")
 """

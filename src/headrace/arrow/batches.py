@@ -14,6 +14,11 @@ def batch_without_columns(rows: int, metadata: dict[bytes, bytes] | None = None)
     return batch.replace_schema_metadata(metadata)
 
 
+def same_columns(schema: pa.Schema, other: pa.Schema) -> bool:
+    """Whether both have the same names and types in the same order; nullability and metadata may differ."""
+    return bool(schema.names == other.names and schema.types == other.types)
+
+
 def indented(schema: Iterable[pa.Field]) -> str:
     """A schema for error messages, a field a line."""
     return "\n".join(f"  {field}" for field in schema) or "  (no columns)"

@@ -5,22 +5,26 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute
 
-from headrace.arrow.types import children
+from headrace.arrow.conversion import to_wire
+from headrace.arrow.types import children, is_encoded, wire_type
 
 
 def forbids_nulls(field: pa.Field) -> bool:
-    """Whether ``field``, of a wire type, or anything nested in it is declared not null."""
+    """Whether ``field`` or anything nested in it is declared not null."""
     return not field.nullable or any(forbids_nulls(child) for _, child in children(field.type))
 
 
 def forbidden_null(array: pa.Array, field: pa.Field, path: str) -> str | None:
-    """The path of a null that ``field``, of a wire type, declares not to be there; None where there is none.
+    """The path of a null that ``field`` declares not to be there; None where there is none.
 
-    What lies under a null parent, or outside a slice, does not count.
+    What lies under a null parent, or outside a slice, does not count; a null in a dictionary's values or in a run does.
     """
+    nested = forbids_nulls(field.with_nullable(True))
+    if nested or is_encoded(array.type):
+        array = to_wire(array, wire_type(array.type, path), path)
     if not field.nullable and array.null_count:
         return path
-    if not forbids_nulls(field.with_nullable(True)):
+    if not nested:
         return None
     if array.null_count:
         array = array.drop_null()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
@@ -33,3 +34,12 @@ def batch_iterator(source: Any, where: str) -> Iterator[pa.RecordBatch]:
             f"{where} returned {type(source).__name__}, expected an iterable of pyarrow.RecordBatch, "
             "a RecordBatchReader or an object with __arrow_c_stream__"
         ) from None
+
+
+def close_sources(*sources: Any) -> None:
+    """Close each source that can be closed, once; whatever that raises passes, after all of them were closed."""
+    with contextlib.ExitStack() as stack:
+        for source in reversed({id(source): source for source in sources}.values()):
+            close = getattr(source, "close", None)
+            if callable(close):
+                stack.callback(close)

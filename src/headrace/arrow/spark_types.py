@@ -1,8 +1,9 @@
-"""Wire types in Spark's own words, as JSON, and schemas cut down to what Spark wants; driver Python."""
+"""Wire types in Spark's own words, and schemas cut down to what Spark wants; driver and executor Python."""
 
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,17 @@ import pyarrow.compute
 from headrace.arrow.types import DIRECT, is_list
 
 SparkType = str | dict[str, Any]
+
+_BY_NAME = {name: type_ for type_, name in DIRECT.items()}
+_SQL_NAMES = {
+    "tinyint": "byte",
+    "smallint": "short",
+    "int": "integer",
+    "bigint": "long",
+    "real": "float",
+    "timestamp_ltz": "timestamp",
+}
+"""Other names that Spark has for the same types."""
 
 
 def spark_schema_json(schema: pa.Schema) -> str:
@@ -38,6 +50,15 @@ def spark_type(type_: pa.DataType) -> SparkType:
         "elementType": spark_type(type_.value_type),
         "containsNull": type_.value_field.nullable,
     }
+
+
+def named_type(name: str) -> pa.DataType | None:
+    """The wire type of a Spark type by its name, in JSON's words or in SQL's; None for nested and unknown ones."""
+    name = name.strip().lower()
+    if match := re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", name):
+        precision, scale = int(match[1]), int(match[2])
+        return pa.decimal128(precision, scale) if 0 < precision <= 38 and scale <= precision else None
+    return _BY_NAME.get(_SQL_NAMES.get(name, name))
 
 
 def pruned_schema(schema: pa.Schema, wanted: dict[str, Any]) -> pa.Schema:

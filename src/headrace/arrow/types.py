@@ -113,13 +113,30 @@ def is_list(type_: pa.DataType) -> bool:
     )
 
 
+def is_encoded(type_: pa.DataType) -> bool:
+    """Whether values of another type stand behind this one: a dictionary, runs, an extension type."""
+    kind = pa.types
+    return bool(kind.is_dictionary(type_) or kind.is_run_end_encoded(type_) or isinstance(type_, pa.BaseExtensionType))
+
+
 def children(type_: pa.DataType) -> list[tuple[str, pa.Field]]:
-    """The nested fields of a wire type, by the name they have in paths."""
+    """The nested fields of a type, by the name they have in paths."""
+    if is_encoded(type_):
+        extension = isinstance(type_, pa.BaseExtensionType)
+        return children(type_.storage_type if extension else type_.value_type)
     if pa.types.is_struct(type_):
         return [(type_.field(i).name, type_.field(i)) for i in range(type_.num_fields)]
     if pa.types.is_map(type_):
         return [("key", type_.key_field), ("value", type_.item_field)]
-    return [("element", type_.value_field)] if pa.types.is_list(type_) else []
+    return [("element", type_.value_field)] if is_list(type_) else []
+
+
+def value_bytes(type_: pa.DataType) -> float | None:
+    """How many bytes each value of this type takes; None where that depends on the value."""
+    try:
+        return int(type_.bit_width) / 8
+    except ValueError:
+        return None
 
 
 def with_nested(kind: pa.DataType) -> Iterator[pa.DataType]:

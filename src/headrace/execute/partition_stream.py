@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import indented
+from headrace.arrow.batches import indented, same_columns
 from headrace.arrow.conversion import converter
 from headrace.arrow.nulls import forbidden_null, forbids_nulls
-from headrace.arrow.sources import BatchSource, batch_iterator
+from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.arrow.types import wire_schema
 from headrace.errors import SchemaMismatchError
 from headrace.execute.stopping import StopFlag
@@ -89,13 +88,9 @@ class PartitionStream:
 
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
-        closables = {id(it): it for it in (self._batches, self.source)}
+        batches, source = self._batches, self.source
         self._batches = self.source = None
-        with contextlib.ExitStack() as stack:  # one that raises must not keep the other open
-            for closable in reversed(closables.values()):
-                close = getattr(closable, "close", None)
-                if callable(close):
-                    stack.callback(close)
+        close_sources(batches, source)
 
     def _checked(self, batch: Any) -> pa.RecordBatch:
         name = f"{self.task.plan_name}.execute"
@@ -107,7 +102,7 @@ class PartitionStream:
             )
         expected = self.task.plan_schema
         if not batch.schema.equals(expected):
-            if batch.schema.names != expected.names or batch.schema.types != expected.types:
+            if not same_columns(batch.schema, expected):
                 raise SchemaMismatchError(
                     f"{name} yielded a batch whose schema is not the plan's "
                     f"(table {self.task.table!r}, partition {self.partition})\n"

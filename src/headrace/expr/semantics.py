@@ -8,11 +8,11 @@ import enum
 import math
 import numbers
 import operator
-import re
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.spark_types import named_type
 from headrace.arrow.types import wire_type
 from headrace.errors import UnsupportedTypeError
 from headrace.expr.nodes import Cast, Column, Expr, Literal
@@ -80,29 +80,10 @@ def spark_view(type_: pa.DataType) -> pa.DataType | None:
         return None
 
 
-_SPARK_TYPES: dict[str, pa.DataType] = {
-    **dict.fromkeys(("tinyint", "byte"), pa.int8()),
-    **dict.fromkeys(("smallint", "short"), pa.int16()),
-    **dict.fromkeys(("int", "integer"), pa.int32()),
-    **dict.fromkeys(("bigint", "long"), pa.int64()),
-    **dict.fromkeys(("float", "real"), pa.float32()),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    **dict.fromkeys(("timestamp", "timestamp_ltz"), pa.timestamp("us", tz="UTC")),
-    "timestamp_ntz": pa.timestamp("us"),
-}
-
-
 def cast_target(spark_type: str) -> pa.DataType | None:
-    """The wire type a Spark type name stands for; None for nested, collated and unknown ones."""
-    name = spark_type.strip().lower()
-    if match := re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", name):
-        precision, scale = int(match[1]), int(match[2])
-        return pa.decimal128(precision, scale) if 0 < precision <= 38 and scale <= precision else None
-    return _SPARK_TYPES.get(name)
+    """The wire type a Spark type name stands for; None for nested, collated and unknown ones, void and intervals."""
+    target = named_type(spark_type)
+    return None if target is None or kind_of(target) in (None, Kind.DURATION) else target
 
 
 _INT_DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}

@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import indented
+from headrace.arrow.batches import indented, same_columns
 from headrace.arrow.spark_types import pruned_schema
-from headrace.arrow.types import wire_type
+from headrace.arrow.types import value_bytes, wire_type
 from headrace.errors import HeadraceError, PlanError, SchemaMismatchError
 from headrace.execute.failure import Failure
 from headrace.expr.nodes import Expr, IsNull, Not
@@ -191,7 +191,7 @@ def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, n
         raise PlanError(f"{name} has schema {_kind(schema)}, expected a pyarrow.Schema")
     unpruned = pa.schema([table.schema.field(column) for column in request.projection])
     for allowed in (request.schema, table.schema, unpruned):
-        if schema.names == allowed.names and schema.types == allowed.types:
+        if same_columns(schema, allowed):
             return schema
     raise SchemaMismatchError(
         f"{name} has a schema that is neither the request's nor the table's\n"
@@ -315,10 +315,8 @@ def _estimate(value: Any, name: str) -> int | None:
 
 
 def _width(type_: pa.DataType) -> int:
-    try:
-        return max(1, int(type_.bit_width) // 8)
-    except ValueError:
-        return 20  # what Spark assumes for a string
+    width = value_bytes(type_)
+    return 20 if width is None else max(1, int(width))  # 20 is what Spark assumes for a string
 
 
 def partitioning_text(partitioning: Partitioning) -> str:

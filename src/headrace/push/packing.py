@@ -42,7 +42,7 @@ class Packing:
     def __init__(self, schema: pa.Schema, capacity: int) -> None:
         self.many = capacity >= MANY_BATCHES
         self._most_rows = SMALL_ROWS if self.many and _can_be_packed(schema) else 0
-        self._schema = schema
+        self.schema = schema
 
     def small_size(self, batch: pa.RecordBatch) -> int:
         """How many bytes the batch has, if it is small enough to be packed; 0 if it is not."""
@@ -54,7 +54,7 @@ class Packing:
         return size if size <= SMALL_BYTES else 0
 
     def new_pack(self) -> Pack:
-        return Pack(self._schema)
+        return Pack(self.schema)
 
     def merged(self, items: Sequence[Packed]) -> list[pa.RecordBatch]:
         """All rows in order: as one batch, or as several where they do not fit into one."""

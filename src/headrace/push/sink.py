@@ -12,7 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import indented
+from headrace.arrow.batches import indented, same_columns
+from headrace.arrow.nulls import forbidden_null, forbids_nulls
 from headrace.errors import ProducerLostError, SchemaMismatchError, SinkClosedError, WriteTimeout
 from headrace.push.channel import Channel, ChannelStats
 from headrace.push.packing import Packed, Packing, refers_to_a_whole
@@ -39,16 +40,17 @@ class TableSink:
     def __init__(
         self,
         channel: Channel[Packed],
-        schema: pa.Schema,
+        packing: Packing,
         *,
         whole: TableSink | None = None,
         partition: int | None = None,
     ) -> None:
-        self.schema = schema
+        self.schema = packing.schema
+        self._packing = packing
         self._channel = channel
         self._whole = whole
         self._partition = partition
-        self._intake: _Intake = _Intake(channel.name, schema, channel.capacity) if whole is None else whole._intake
+        self._intake: _Intake = _Intake(channel.name, packing) if whole is None else whole._intake
         if whole is None:
             lost = ProducerLostError(f"the sink of {channel.name} went away before close(): the stream is not whole")
             # Not at exit: the end of the process cuts the connections, and no reader takes that for an end.
@@ -109,7 +111,7 @@ class TableSink:
         """A sink that writes to partition ``i`` alone. Cheap; may be called again for the same partition."""
         if not 0 <= i < self._channel.partitions:
             raise IndexError(f"{self._channel.name} has {self._channel.partitions} partitions, no {i}")
-        return TableSink(self._channel, self.schema, whole=self._whole or self, partition=i)
+        return TableSink(self._channel, self._packing, whole=self._whole or self, partition=i)
 
     @property
     def stats(self) -> ChannelStats:
@@ -144,12 +146,12 @@ class _Intake:
     and for small batches costs less than asking each buffer; it also frees a slice from its parent.
     """
 
-    def __init__(self, table: str, schema: pa.Schema, capacity: int) -> None:
+    def __init__(self, table: str, packing: Packing) -> None:
         self._table = table
-        self._schema = schema
-        self._non_null = [i for i, field in enumerate(schema) if _promises_no_nulls(field)]
-        self._shared = any(refers_to_a_whole(field.type) for field in schema)
-        self._packing = Packing(schema, capacity)
+        self._packing = packing
+        self._schema = packing.schema
+        self._non_null = [(i, field) for i, field in enumerate(self._schema) if forbids_nulls(field)]
+        self._shared = any(refers_to_a_whole(field.type) for field in self._schema)
 
     def small_size(self, data: Any) -> int:
         """How many bytes ``data`` has, if it may be packed as it is; 0 if not."""
@@ -193,7 +195,7 @@ class _Intake:
                 "or an object with __arrow_c_array__ or __arrow_c_stream__"
             )
         same = schema.equals(self._schema, check_metadata=True)
-        if not same and (schema.names != self._schema.names or schema.types != self._schema.types):
+        if not same and not same_columns(schema, self._schema):
             raise self._mismatch("data of another schema", schema)
         empty = True
         for batch in batches:
@@ -208,7 +210,7 @@ class _Intake:
 
     def _forbidden_null(self, batch: pa.RecordBatch) -> str | None:
         """The path of a field that has a null and must not."""
-        paths = (_null_in(batch.column(i), self._schema.field(i)) for i in self._non_null)
+        paths = (forbidden_null(batch.column(i), field, field.name) for i, field in self._non_null)
         return next((path for path in paths if path), None)
 
     def _copy(self, batches: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, int, int]:
@@ -226,26 +228,3 @@ class _Intake:
             f"{what} cannot be written to {self._table}; nothing was written\n"
             f"expected:\n{indented(self._schema)}\nfound:\n{indented(found)}"
         )
-
-
-def _promises_no_nulls(field: pa.Field) -> bool:
-    children = [field.type.field(i) for i in range(field.type.num_fields)]
-    return not field.nullable or any(_promises_no_nulls(child) for child in children)
-
-
-def _null_in(array: pa.Array, field: pa.Field) -> str | None:
-    """The path of a field declared not null that has a null, where its parents have none."""
-    if not field.nullable and array.null_count:
-        return str(field.name)
-    kind = field.type
-    parts: list[tuple[pa.Array, pa.Field]] = []
-    if pa.types.is_struct(kind):
-        present = array.drop_null() if array.null_count else array
-        parts = list(zip(present.flatten(), kind, strict=True))
-    elif pa.types.is_map(kind):
-        whole = pa.concat_arrays([array])  # keys and items of a slice are those of its parent
-        parts = [(whole.keys, kind.key_field), (whole.items, kind.item_field)]
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        parts = [(array.flatten(), kind.value_field)]
-    paths = (_null_in(part, child) for part, child in parts if _promises_no_nulls(child))
-    return next((f"{field.name}.{path}" for path in paths if path), None)

@@ -27,15 +27,14 @@ class StreamingTable(TableProvider):
     Filters stay with Spark; columns and limit are honoured before bytes leave this process.
     """
 
-    def __init__(self, name: str, schema: pa.Schema, channel: Channel[Packed]) -> None:
+    def __init__(self, name: str, channel: Channel[Packed], packing: Packing) -> None:
         self.name = name
         self.channel = channel
-        self._schema = schema
-        self._packing = Packing(schema, channel.capacity)
+        self._packing = packing
         self._scans = _Scans(name)
 
     def schema(self) -> pa.Schema:
-        return self._schema
+        return self._packing.schema
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         return StreamingPlan(self)

@@ -14,7 +14,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
-from headrace.arrow.batches import batch_without_columns
+from headrace.arrow.batches import batch_without_columns, same_columns
+from headrace.arrow.sources import close_sources
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, UnknownPartitioning
 
@@ -63,9 +64,7 @@ class DataSourcePlan(ExecutionPlan):
                     itertools.chain([first], iterator)
                 )
         finally:
-            close = getattr(records, "close", None)
-            if callable(close):
-                close()
+            close_sources(records)
 
     def describe(self) -> str:
         return f"data source {self._name}"
@@ -73,7 +72,7 @@ class DataSourcePlan(ExecutionPlan):
     def _selected(self, batch: Any, whole: pa.Schema) -> pa.RecordBatch:
         if not isinstance(batch, pa.RecordBatch):
             raise _invalid(batch, self._name, "after a pyarrow.RecordBatch, another one")
-        if batch.schema.names != whole.names or batch.schema.types != whole.types:
+        if not same_columns(batch.schema, whole):
             raise SchemaMismatchError(
                 f"data source {self._name} yielded a batch that does not have its schema\n"
                 f"expected:\n{whole}\nfound:\n{batch.schema}"

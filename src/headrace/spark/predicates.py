@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
-import re
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.spark_types import named_type
 from headrace.expr.nodes import (
     And,
     Call,
@@ -30,21 +30,6 @@ _EPOCH = datetime.datetime(1970, 1, 1)
 _EPOCH_UTC = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _COMPARISONS = {"=", "<", "<=", ">", ">=", "<=>"}
 _STRING_MATCHES = {"STARTS_WITH", "ENDS_WITH", "CONTAINS"}
-_SIMPLE_TYPES = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
-    "void": pa.null(),
-}
 
 
 def decode(node: dict[str, Any] | None) -> Expr | None:
@@ -104,9 +89,7 @@ def _literal(value: Any, spark_type: str) -> Literal:
 
 def arrow_type(spark_type: str) -> pa.DataType:
     """The Arrow type of a literal from Spark's catalog string. Raises ValueError for one never sent."""
-    if spark_type in _SIMPLE_TYPES:
-        return _SIMPLE_TYPES[spark_type]
-    match = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", spark_type)
-    if match:
-        return pa.decimal128(int(match[1]), int(match[2]))
+    type_ = named_type(spark_type)
+    if type_ is not None and not pa.types.is_duration(type_):  # Spark sends no literal of an interval
+        return type_
     raise ValueError(f"unknown Spark type {spark_type!r}")

@@ -160,9 +160,9 @@ class SessionContext:
         channel: Channel[Packed] = Channel(
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
         )
-        provider = StreamingTable(name, schema, channel)
+        provider = StreamingTable(name, channel, packing)
         self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire)), replace=False)
-        return TableSink(channel, schema)
+        return TableSink(channel, packing)
 
     def _watch_queries(self) -> None:
         """What only streaming tables need: the single-scan rule, and word of each query's end."""

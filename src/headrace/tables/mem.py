@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import indented
+from headrace.arrow.batches import indented, same_columns
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.sources import BatchSource
 from headrace.arrow.types import filterable
@@ -113,7 +113,7 @@ class MemPlan(ExecutionPlan):
 def _in_types(table: pa.Table, schema: pa.Schema) -> pa.RecordBatchReader:
     """The table's rows in batches of a good size, with the types of ``schema``, which has the same columns."""
     reader = table.to_reader(max_chunksize=_BATCH_ROWS)
-    if table.schema.types == schema.types:
+    if same_columns(table.schema, schema):
         return reader
     batches = (
         pa.RecordBatch.from_arrays(

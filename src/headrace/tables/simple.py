@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import indented
+from headrace.arrow.batches import indented, same_columns
 from headrace.arrow.conversion import to_wire
-from headrace.arrow.sources import BatchSource, batch_iterator
+from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Placement, ScanRequest
 from headrace.provider import TableProvider
@@ -85,18 +85,16 @@ class RequestPlan(FunctionPlan):
             for batch in batch_iterator(source, self.describe()):
                 yield self._requested(batch)
         finally:
-            close = getattr(source, "close", None)
-            if callable(close):
-                close()
+            close_sources(source)
 
     def describe(self) -> str:
         return f"{name_of(self._function)}(request)"
 
     def _requested(self, batch: Any) -> pa.RecordBatch:
-        if not isinstance(batch, pa.RecordBatch) or _same(batch.schema, self.schema):
+        if not isinstance(batch, pa.RecordBatch) or same_columns(batch.schema, self.schema):
             return batch  # what is no batch is named by Headrace's own check
         projected = pa.schema([self._table_schema.field(name) for name in self.schema.names])
-        if _same(batch.schema, self._table_schema) or _same(batch.schema, projected):
+        if same_columns(batch.schema, self._table_schema) or same_columns(batch.schema, projected):
             return _pruned(batch, self.schema)
         raise SchemaMismatchError(
             f"{self.describe()} yielded a batch that has neither the request's schema nor the table's\n"
@@ -133,11 +131,7 @@ def _takes_request(function: Any) -> bool:
 
 def _pruned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     selected = batch.select(schema.names)
-    if selected.schema.types == schema.types:
+    if same_columns(selected.schema, schema):
         return selected
     columns = [to_wire(selected.column(field.name), field.type, field.name) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _same(schema: pa.Schema, other: pa.Schema) -> bool:
-    return bool(schema.names == other.names and schema.types == other.types)

@@ -9,6 +9,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from headrace.arrow.sources import close_sources
 from headrace.arrow.types import wire_schema
 from headrace.errors import PlanError
 from headrace.negotiate.pickling import pickled_task
@@ -63,9 +64,7 @@ def _note_lists(probe: Probe, scan: PlannedScan) -> None:
             "made before Spark gets the first one; a generator would make them one by one"
         )
         probe.findings.add(Promise.EXECUTE, message, Severity.NOTE)
-    close = getattr(source, "close", None)
-    if callable(close):
-        close()
+    close_sources(source)
 
 
 def check_fresh_scans(probe: Probe, truth: Truth) -> None:

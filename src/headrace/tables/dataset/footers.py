@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.arrow.types import value_bytes
 from headrace.plan import Statistics
 
 if TYPE_CHECKING:
@@ -73,12 +74,10 @@ class Footers:
             return Statistics(None, file_bytes)
         rows = round(self.rows_per_byte * file_bytes)
         # What is encoded takes less room in the file than in memory, where a value has at least its own width.
-        width = sum(max(self.widths.get(field.name, 0.0), _least_width(field.type)) for field in schema)
+        width = sum(max(self.widths.get(field.name, 0.0), _least_bytes(field.type)) for field in schema)
         return Statistics(rows, round(rows * width))
 
 
-def _least_width(type_: pa.DataType) -> float:
-    try:
-        return int(type_.bit_width) / 8
-    except ValueError:
-        return 4.0
+def _least_bytes(type_: pa.DataType) -> float:
+    width = value_bytes(type_)
+    return 4.0 if width is None else width

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.arrow.batches import indented
 from headrace.arrow.conversion import to_wire
-from headrace.arrow.sources import batch_iterator
+from headrace.arrow.sources import batch_iterator, close_sources
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Partitioning, Placement, ScanRequest, Statistics
 from headrace.tables.listing.format import DataFile, FileFormat
@@ -98,10 +98,7 @@ class ListingPlan(ExecutionPlan):
                     return
                 yield self._selected(batch, file)
         finally:
-            for closable in {id(it): it for it in (batches, source)}.values():
-                close = getattr(closable, "close", None)
-                if callable(close):
-                    close()
+            close_sources(batches, source)
 
     def _selected(self, batch: Any, file: DataFile) -> pa.RecordBatch:
         if not isinstance(batch, pa.RecordBatch):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.types import value_bytes
 from headrace.expr.nodes import Expr
 from headrace.plan import (
     ExecutionPlan,
@@ -202,7 +203,7 @@ class ListingTable(TableProvider):
         """Rows where every file's are known. Their width tells the size best, unless it varies with the values."""
         counts = [self._stats[i].row_count for i in kept]
         rows = None if None in counts else sum(count or 0 for count in counts)
-        if rows is not None and all(_has_fixed_width(field.type) for field in schema):
+        if rows is not None and all(value_bytes(field.type) for field in schema):
             return Statistics(rows, None)
         return Statistics(rows, sum(self._files[i].size_in_bytes for i in kept))
 
@@ -222,13 +223,6 @@ class ListingTable(TableProvider):
 
 def _constant(value: Any, row_count: int | None) -> ColumnStats:
     return ColumnStats(null_count=row_count) if value is None else ColumnStats(value, value, 0)
-
-
-def _has_fixed_width(type_: pa.DataType) -> bool:
-    try:
-        return bool(type_.bit_width)
-    except ValueError:
-        return False
 
 
 def _table_schema(file: pa.Schema, partition: pa.Schema) -> pa.Schema:

@@ -39,7 +39,7 @@ $(STAMP): pyproject.toml setup.py | jdk
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/pip install --quiet 'setuptools>=77' 'pyspark>=4.3,<4.4'
 	$(BIN)/pip install --quiet --group dev
-	$(BIN)/pip install --quiet --no-build-isolation --editable '.[sql,pandas]'
+	$(BIN)/pip install --quiet --no-build-isolation --editable '.[cli,sql,pandas]'
 	touch $@
 
 $(JAR): $(JAVA_SOURCES) setup.py | $(STAMP)

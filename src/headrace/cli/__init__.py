@@ -10,7 +10,8 @@ def main() -> None:
     try:
         from headrace.cli.app import app
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in ("typer", "rich"):
+        package = (error.name or "").partition(".")[0]
+        if package not in ("typer", "rich"):
             raise
-        sys.exit(f"The headrace command needs {error.name}, which is not installed: pip install 'headrace[cli]'")
+        sys.exit(f"The headrace command needs {package}, which is not installed: pip install 'headrace[cli]'")
     app()

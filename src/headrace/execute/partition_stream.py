@@ -21,9 +21,9 @@ _END = object()
 
 
 class MergingSource(Iterator[pa.RecordBatch]):
-    """A source whose next batch is all that waits for it, merged.
+    """A source whose next batch is everything that was waiting, merged into one.
 
-    ``patient``: so much can wait that it is best asked only when the batch before has been read.
+    ``patient``: many batches may be waiting, so it pays to ask for the next one only after the last has been read.
     """
 
     patient: bool

@@ -36,7 +36,7 @@ Packed: TypeAlias = "pa.RecordBatch | pa.Buffer"
 class Packing:
     """How batches of ``schema`` are packed for a channel that holds ``capacity`` of them. Thread-safe.
 
-    ``many`` says whether so many can wait that merging them is worth waiting for.
+    ``many``: the channel holds enough batches that merging the small ones pays.
     """
 
     def __init__(self, schema: pa.Schema, capacity: int) -> None:

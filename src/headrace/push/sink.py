@@ -133,7 +133,7 @@ class TableSink:
         return f"<TableSink of {self._channel.name}{part}: {self.stats.state}>"
 
     def _packed(self, batch: Any) -> bool:
-        """Write it the cheapest way, if it is small, its reader is busy and there is room; False if that is not so."""
+        """Pack it, which is the cheapest way, if it is small, its reader is busy and there is room; False otherwise."""
         size = self._intake.small_size(batch)
         return size > 0 and self._channel.pack(batch, batch.num_rows, size, self._partition)
 

@@ -51,8 +51,8 @@ def from_data_source(
     those that it does may still have been used to skip data. ``spark.sql.python.filterPushdown.enabled`` is not
     needed.
 
-    Raises TypeError for what is no such class; ``register_table`` raises what ``schema()`` does, ParseException for
-    bad DDL and UnsupportedTypeError for a type that would not arrive as itself.
+    Raises TypeError if ``cls`` is not such a class; ``register_table`` raises what ``schema()`` does, ParseException
+    for bad DDL and UnsupportedTypeError for a type that would not arrive as itself.
     """
     if not isinstance(cls, type) or not issubclass(cls, DataSource):
         raise TypeError(f"from_data_source takes a subclass of pyspark's DataSource (the class itself), not {cls!r}")

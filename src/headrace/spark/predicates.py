@@ -1,4 +1,4 @@
-"""Spark's pushed predicates, from the connector's JSON to Expr and back to nothing else; driver Python."""
+"""Spark's pushed predicates, decoded from the connector's JSON to Expr; driver Python."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _literal(value: Any, spark_type: str) -> Literal:
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
-    """The Arrow type of a literal from Spark's catalog string. Raises ValueError for one never sent."""
+    """The Arrow type of a literal from Spark's catalog string. Raises ValueError for a type without literals here."""
     type_ = named_type(spark_type)
     if type_ is not None and not pa.types.is_duration(type_):  # Spark sends no literal of an interval
         return type_

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,15 @@ class Progress:
     seconds: float
 
 
+_NO_RICH = (
+    "the progress bar needs rich, which is not installed: pip install 'headrace[cli]' (the query runs without it)"
+)
+
+
 class ProgressBar:
     """Shows each Progress it is called with on ``console``; shows nothing where that is not a terminal.
+
+    Without rich installed it warns once and shows nothing: the query goes on.
 
     One thread at a time. ``close`` removes the bar; it may be called again.
     """
@@ -32,10 +40,13 @@ class ProgressBar:
         self._display: Display | None = None
 
     def start(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Display
-
+        try:
+            from rich.console import Console
+            from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+            from rich.progress import Progress as Display
+        except ModuleNotFoundError:
+            warnings.warn(_NO_RICH, RuntimeWarning, stacklevel=2)
+            return
         console = self._console or Console(stderr=True)
         if not console.is_terminal:
             return

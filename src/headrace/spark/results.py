@@ -138,7 +138,7 @@ class _RunningQuery:
         self._thread.start()
 
     def cancel(self) -> None:
-        """End the query and wait for that. A job that has not started yet cannot be cancelled: so again and again."""
+        """End the query and wait until it has ended. Asks repeatedly: a job cannot be cancelled before it starts."""
         self._inbox.close()
         context: Any = self._frame.sparkSession.sparkContext
         deadline = monotonic() + _CANCEL_SECONDS
@@ -188,7 +188,7 @@ def _dropped_queries() -> queue.SimpleQueue[Any]:
 
 
 def _check_types(schema: pa.Schema) -> None:
-    """Arrow has one type that pyarrow carries but fails on with a bare KeyError when one looks at a value."""
+    """Refuses year-month intervals: pyarrow carries them, but raises a bare KeyError when a value is read."""
     for field in schema:
         if any(str(kind) == "month_interval" for kind in with_nested(field.type)):
             raise HeadraceError(

@@ -37,23 +37,23 @@ def packed(sizes: Sequence[int], partition_bytes: int = PARTITION_BYTES) -> list
 
 
 def split_bytes(total: int, partition_bytes: int = PARTITION_BYTES) -> int:
-    """How large a part of a large file should be: less than a partition where all cores could help with little."""
+    """How large a part of a large file should be: at most a partition, less if all cores can then share the work."""
     return max(1, min(partition_bytes, max(_LEAST_BYTES, _ceil(total, os.cpu_count() or 1))))
 
 
 def can_be_key(type_: pa.DataType) -> bool:
-    """Whether Python calls two values of this type equal just where Spark does: not so NaN."""
+    """Whether Python and Spark agree which values of this type are equal. They do not agree on NaN."""
     return not pa.types.is_floating(type_)
 
 
 def grouped(
     keys: Sequence[tuple[Any, ...]], sizes: Sequence[int], partition_bytes: int = PARTITION_BYTES, *, force: bool
 ) -> dict[tuple[Any, ...], list[int]] | None:
-    """Indexes by key, one partition for each key; None where that would make for worse tasks than ``packed``.
+    """Indexes by key, one partition for each key; None where ``packed`` makes better tasks.
 
-    It does where there is one key only, where there are many more keys than there would be partitions (each task
-    would be tiny), and where one key has far more bytes than a partition should (one task would run alone at the
-    end). ``force`` groups whatever the sizes.
+    ``packed`` is better where there is only one key, where there are many more keys than there would be partitions
+    (each task would be tiny), and where one key has far more bytes than a partition should have (one task would run
+    alone at the end). ``force`` groups whatever the sizes.
     """
     groups: dict[tuple[Any, ...], list[int]] = {}
     for index, key in enumerate(keys):

@@ -33,8 +33,8 @@ class MemTable(TableProvider):
     pyarrow decides as Spark does, and limits are used; row and byte counts are exact. String views and other types
     that pyarrow cannot filter are shown as the plain type, and converted batch by batch when they are read.
 
-    Raises TypeError for data that is no Arrow table, ValueError for fewer than one partition or for no batches at
-    all (which have no schema), SchemaMismatchError for batches that differ in schema.
+    Raises TypeError for data that is not an Arrow table, ValueError for fewer than one partition or for an
+    iterable without batches (it has no schema), SchemaMismatchError for batches that differ in schema.
     """
 
     def __init__(self, data: Any, partitions: int = 1) -> None:

@@ -27,7 +27,7 @@ class SimpleTable(TableProvider):
     ``placement``: EXECUTORS pickles the function and runs it in Spark's Python workers; DRIVER runs it in this
     process, where it may use open connections and other live objects.
 
-    Raises TypeError for something that is no schema or no such function.
+    Raises TypeError for something that is not a schema, or not such a function.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RequestPlan(FunctionPlan):
 
     def _requested(self, batch: Any) -> pa.RecordBatch:
         if not isinstance(batch, pa.RecordBatch) or same_columns(batch.schema, self.schema):
-            return batch  # what is no batch is named by Headrace's own check
+            return batch  # where it is not a batch, Headrace's own check says so
         projected = pa.schema([self._table_schema.field(name) for name in self.schema.names])
         if same_columns(batch.schema, self._table_schema) or same_columns(batch.schema, projected):
             return _pruned(batch, self.schema)

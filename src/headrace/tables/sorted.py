@@ -19,8 +19,8 @@ class SortedTable(TableProvider):
     The promise is about each partition as ``inner`` has them, not about the table as a whole, and it is relied on:
     if it is broken, Spark's results are wrong. In every other way the table is ``inner``.
 
-    Raises TypeError for an inner that is no provider or keys that are no SortKeys, ValueError for no keys; when it
-    is registered, RegistrationError for a key that is no column.
+    Raises TypeError for an inner that is not a provider or keys that are not SortKeys, ValueError for an empty list
+    of keys; when it is registered, RegistrationError for a key that is not a column.
     """
 
     def __init__(self, inner: TableProvider, keys: Iterable[SortKey]) -> None:

@@ -19,7 +19,7 @@ class StreamTable(TableProvider):
     schema. ``placement``: EXECUTORS pickles the factories and runs each in one of Spark's Python workers; DRIVER
     runs them in this process, each on a thread of its own.
 
-    Raises TypeError for something that is no schema or for a factory that cannot be called.
+    Raises TypeError for something that is not a schema, or for a factory that cannot be called.
     """
 
     def __init__(

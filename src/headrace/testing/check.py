@@ -47,9 +47,9 @@ def check_provider(
     ``planning_budget_s``: the longest that planning one scan may take.
 
     I/O during planning is seen where Python does it on the calling thread; libraries that read files or sockets in
-    C++ show only in the time. Raises TypeError for what is no provider, or is a push table (which can be read
-    once), ValueError for a filter that is no predicate over the table. What the provider does wrong is in the
-    report.
+    C++ show only in the time. Raises TypeError for something that is not a provider, and for a push table (which can
+    be read once), ValueError for a filter that is not a predicate over the table. What the provider does wrong is in
+    the report.
     """
     if not isinstance(provider, TableProvider):
         raise TypeError(f"check_provider takes a TableProvider, not {type(provider).__name__}")

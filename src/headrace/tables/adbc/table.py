@@ -31,17 +31,17 @@ class AdbcTable(TableProvider):
 
     ``driver`` names the package ``adbc_driver_<name>``, with or without that prefix: "postgresql", "sqlite", "duckdb".
     With another driver whole columns are read and Spark does the rest. ``uri`` is what the driver connects with,
-    ``db_kwargs`` further options of its; neither is shown in EXPLAIN, reprs or errors. ``table`` is a name,
+    ``db_kwargs`` further options of the driver; neither is shown in EXPLAIN, reprs or errors. ``table`` is a name,
     "schema.name", or a tuple where a name has a dot; names are quoted, so they must match the database's case.
 
-    ``partition_on``: an integer, date or timestamp column (not null or null, best with an index); the table is read
+    ``partition_on``: an integer, date or timestamp column (nulls are allowed; best with an index); the table is read
     as ``partitions`` ranges of it, each on a connection of its own. Without it there is one partition. ``order_by``
     (SortKeys or column names): each partition is sorted by the database, and Spark is told so.
 
     The filters that the database decides as Spark does are exact, all others stay with Spark. Each partition, and
     each retry, is a query of its own: rows that change meanwhile are seen as they are then.
 
-    Raises ValueError for names and numbers that make no sense, TypeError for an ``order_by`` of something else.
+    Raises ValueError for names and numbers that make no sense, TypeError for an ``order_by`` of other things.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:
     """The fragments with their sizes, which costs a look into the file system for each.
 
     Equal formats, filesystems and partitions become one object each, so that a plan pickles them once. Raises
-    TypeError for a fragment that is no file.
+    TypeError for a fragment that is not a file.
     """
     import pyarrow.dataset as ds
 

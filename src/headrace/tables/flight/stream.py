@@ -15,7 +15,7 @@ from headrace.errors import ScanEndedError
 
 @dataclass(frozen=True, repr=False)
 class FlightAccess:
-    """How to convince a Flight server. Pickled with plans; its repr shows no credentials."""
+    """Credentials and certificates for a Flight server. Pickled with plans; its repr shows no credentials."""
 
     token: str | None = None
     basic: tuple[str, str] | None = None
@@ -29,7 +29,7 @@ class FlightAccess:
     def connect(self, location: str) -> tuple[Any, Any]:
         """A client and the call options that authenticate. Raises pyarrow's Flight errors.
 
-        Raises ConnectionError for a location that would be told in the clear what was meant to be encrypted.
+        Raises ConnectionError for an unencrypted location where credentials were meant to travel encrypted.
         """
         from pyarrow import flight
 
@@ -54,7 +54,7 @@ class FlightAccess:
 
 @dataclass(frozen=True)
 class FlightEndpoint:
-    """A ticket and where it is good for."""
+    """A ticket and the locations that accept it."""
 
     ticket: bytes
     locations: tuple[str, ...]

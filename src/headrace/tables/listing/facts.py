@@ -17,7 +17,7 @@ _THREADS = 16
 
 
 def file_schema(format: FileFormat, file: DataFile) -> pa.Schema:
-    """What the format says of ``file``. Raises TypeError where that is no schema."""
+    """What the format says of ``file``. Raises TypeError if that is not a schema."""
     with naming(file, f"{type(format).__name__}.schema"):
         schema = format.schema(file)
     if not isinstance(schema, pa.Schema):

@@ -51,7 +51,7 @@ class ListingTable(TableProvider):
     ``placement``: EXECUTORS needs files that the executors can open by the same path or URL.
 
     Raises FileNotFoundError if there is no file, ValueError for paths whose partition columns do not fit together,
-    TypeError for something that is no format, and what the format raises.
+    TypeError for something that is not a FileFormat, and what the format raises.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class ListingTable(TableProvider):
         return list(kept)
 
     def _enough(self, kept: Sequence[int], limit: int) -> Sequence[int]:
-        """The first files that are known to have ``limit`` rows together; all if there are none such."""
+        """The first files that are known to have ``limit`` rows together; all of them if that is not known."""
         chosen, rows = [], 0
         for i in kept:
             if rows >= limit:
@@ -200,7 +200,7 @@ class ListingTable(TableProvider):
         return groups, UnknownPartitioning(len(groups))
 
     def _estimate(self, kept: Sequence[int], schema: pa.Schema) -> Statistics:
-        """Rows where every file's are known. Their width tells the size best, unless it varies with the values."""
+        """The number of rows if every file's is known, and the bytes unless rows of fixed width tell them better."""
         counts = [self._stats[i].row_count for i in kept]
         rows = None if None in counts else sum(count or 0 for count in counts)
         if rows is not None and all(value_bytes(field.type) for field in schema):

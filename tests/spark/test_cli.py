@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -219,16 +217,3 @@ def test_demo_in_80_columns_shows_what_pushdown_saves(ctx: hr.SessionContext) ->
 
 def test_one_line_exception_of_others_is_none() -> None:
     assert one_line(ValueError("x")) is None
-
-
-def test_module_run_as_a_command_is_quiet_and_right(here: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "headrace", "sql", "SELECT count(*) AS c FROM t", "--table", "t=cli_tables:make"],
-        cwd=here,
-        env={**os.environ, "COLUMNS": "80"},
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "200" in done.stdout

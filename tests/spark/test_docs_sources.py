@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from test_docs import python_blocks
-
 import headrace as hr
+from documents import python_blocks
 
 
 def test_sources_blocks_run_in_order(ctx: hr.SessionContext) -> None:

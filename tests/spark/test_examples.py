@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-import subprocess
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -60,12 +56,3 @@ def test_sharded_source_told_sharding_needs_no_shuffle(
         "join, sharding told": 0,
     }
     assert "KEY(region; 4 keys)" in capfd.readouterr().out
-
-
-def test_sharded_source_as_a_script_elsewhere_finds_the_module_beside_it(tmp_path: Path) -> None:
-    script = EXAMPLES / "sharded_source.py"
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=tmp_path, env=os.environ, capture_output=True, text=True, timeout=110
-    )
-    assert done.returncode == 0, done.stderr
-    assert "'east': 43500" in done.stdout

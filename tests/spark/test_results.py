@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import io
-import subprocess
-import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -23,7 +21,7 @@ from headrace.spark import session
 from headrace.spark.progress import ProgressBar
 from headrace.transport import inbox
 from producing import NUMBERS, FunctionTable, numbers, wait_until
-from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, findings, rows, running_jobs
+from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, rows, running_jobs
 
 
 def column(stream: hr.ResultStream, name: str = "a") -> list[Any]:
@@ -303,39 +301,6 @@ def test_closed_context_starts_no_stream(ctx: hr.SessionContext) -> None:
     other.close()
     with pytest.raises(hr.HeadraceError, match="closed"):
         other.execute_stream("SELECT 1")
-
-
-SCRIPT_THAT_LEAVES_A_STREAM_OPEN = """
-import headrace as hr
-ctx = hr.SessionContext(master="local[1]")
-stream = ctx.execute_stream("SELECT id, repeat('x', 1000) AS s FROM range(0, 100000000)")
-next(stream)
-print("left open")
-"""
-
-
-def test_script_that_leaves_a_stream_open_exits_at_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT_THAT_LEAVES_A_STREAM_OPEN], capture_output=True, text=True, timeout=90
-    )
-    assert (done.returncode, done.stdout) == (0, "left open\n"), done.stderr[-3000:]
-    assert "Traceback" not in done.stderr
-
-
-# Tasks that run again
-
-
-def test_task_run_again_after_part_was_handed_out_fails_and_says_why() -> None:
-    kind, message = findings("retried.py", "local[2,4]")["handed out"]
-    assert kind == "StreamError"
-    assert "computed again (attempt 1)" in message
-    assert "first attempt fails" in message
-
-
-def test_task_run_again_before_any_was_handed_out_is_whole() -> None:
-    found = findings("retried.py", "local[2,4]")
-    assert found["not handed out"] == 1001
-    assert found["collected"] == 200_000
 
 
 # Progress

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from test_types import LOSSLESS
 
 import headrace as hr
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.types import wire_type
+from lossless import LOSSLESS
 from recording import Batches, Recorder
 
 PLACEMENTS = list(hr.Placement)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import gc
-import json
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import psutil
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import headrace as hr
-from places import SCRIPTS
 from producing import wait_until
-from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, findings, rows, running_jobs
+from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, rows, running_jobs
 
 LIVE = "SELECT a FROM t WHERE a >= 0"
 
@@ -329,62 +323,3 @@ def test_other_table_failing_ends_the_scan(ctx: hr.SessionContext) -> None:
     with pytest.raises(hr.ProviderError, match="the other table is broken"):
         ctx.collect("SELECT a FROM t UNION ALL SELECT b FROM broken")
     producer.scan_ended()
-
-
-# Whole processes
-
-
-@pytest.fixture(scope="module")
-def interrupted() -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A process that got Ctrl-C twice, while it collected and while it read a stream, and reads again."""
-    command = [sys.executable, str(SCRIPTS / "interrupted.py"), "native", "stream", "again"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    found = {}
-    try:
-        for action in ("native", "stream"):
-            assert process.stdout.readline() == "reading\n"
-            process.send_signal(signal.SIGINT)
-            found[action] = json.loads(process.stdout.readline())
-        assert process.stdout.readline() == "reading\n"
-        yield process, found
-    finally:
-        process.kill()
-        process.wait()
-
-
-@pytest.mark.parametrize("action", ["native", "stream"])
-def test_ctrl_c_releases_the_producer(interrupted: tuple[Any, dict[str, Any]], action: str) -> None:
-    found = interrupted[1][action]
-    assert found["interrupted"] is True
-    assert found["producer"][0] == "ScanEndedError"
-    assert "cancelled" in found["producer"][1] or "closed" in found["producer"][1]
-
-
-def test_producer_process_killed_ends_its_spark_too(interrupted: tuple[subprocess.Popen[str], Any]) -> None:
-    process = interrupted[0]
-    children = psutil.Process(process.pid).children(recursive=True)
-    assert any("java" in child.name() for child in children)
-    process.kill()
-    process.wait()
-    _, alive = psutil.wait_procs(children, timeout=30)
-    assert alive == []
-
-
-def test_task_retried_after_it_read_fails_the_query_with_both_errors() -> None:
-    retried = findings("retried.py", "local[2,4]")
-    assert retried["stream"][0] == "StreamConsumedError"
-    for _, message in (retried["native"], retried["stream"]):
-        assert "can be scanned once" in message
-        assert "first attempt fails" in message
-    assert retried["producer"] == "ScanEndedError"
-
-
-def test_executor_killed_midstream_fails_the_query() -> None:
-    found = findings("retried.py", "local-cluster[1,1,1024]")
-    kind, message = found["executor killed"]
-    assert kind == "StreamConsumedError"
-    assert "can be scanned once" in message
-    assert "reader went away" in message
-    assert found["producer"] == "ScanEndedError"
-    assert found["afterwards"] == 10

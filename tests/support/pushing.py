@@ -9,14 +9,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 import headrace as hr
 from places import SCRIPTS
 from producing import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROWS = pa.schema([("a", pa.int64()), ("s", pa.string())])
 PROMPT_SECONDS = 8.0  # a second is promised; the machines that run tests are busy

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 import headrace as hr
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Answer = Callable[[hr.Expr], hr.FilterPushdown]
 

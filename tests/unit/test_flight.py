@@ -1,8 +1,7 @@
-"""FlightTable against real pyarrow.flight servers: endpoints, authentication, errors, early stop, TLS."""
+"""FlightTable against real pyarrow.flight servers: endpoints, authentication, errors, TLS."""
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import datetime as dt
 import pickle
@@ -16,115 +15,25 @@ import pyarrow.flight as fl
 import pytest
 
 import headrace as hr
+from flight_server import (
+    EVERYTHING,
+    PASSWORD,
+    SCHEMA,
+    TOKEN,
+    USER,
+    Authentication,
+    NoHandshake,
+    Server,
+    serving,
+)
 from headrace.tables.flight.stream import FlightEndpoint, FlightStream
 from headrace.testing import check_provider
-
-SCHEMA = pa.schema([("a", pa.int64()), ("s", pa.string())])
-USER, PASSWORD, TOKEN = "reader", "open sesame", "tok-1234"
-
-
-def batch(start: int, rows: int = 10) -> pa.RecordBatch:
-    numbers = range(start, start + rows)
-    return pa.record_batch([pa.array(numbers, pa.int64()), pa.array([f"s{n % 3}" for n in numbers])], SCHEMA)
-
-
-class Authentication(fl.ServerMiddlewareFactory):
-    """Basic credentials buy the token; everything else needs it."""
-
-    def start_call(self, info: Any, headers: dict[str, list[str]]) -> Any:
-        sent = next((values[0] for name, values in headers.items() if name.lower() == "authorization"), "")
-        kind, _, value = sent.partition(" ")
-        if kind == "Basic":
-            if base64.b64decode(value).decode() != f"{USER}:{PASSWORD}":
-                raise fl.FlightUnauthenticatedError("wrong user or password")
-            return Bearer()
-        if kind != "Bearer" or value != TOKEN:
-            raise fl.FlightUnauthenticatedError("no valid token")
-        return None
-
-
-class NoHandshake(fl.ServerAuthHandler):
-    """Without one pyarrow's server refuses the call in which basic credentials are sent."""
-
-    def authenticate(self, outgoing: Any, incoming: Any) -> None: ...
-
-    def is_valid(self, token: bytes) -> str:
-        return ""
-
-
-class Bearer(fl.ServerMiddleware):
-    def sending_headers(self) -> dict[str, str]:
-        return {"authorization": f"Bearer {TOKEN}"}
-
-
-class Server(fl.FlightServerBase):
-    """Answers tickets ``n`` with three batches from n on, and a few with misbehaviour."""
-
-    def __init__(
-        self, endpoints: list[fl.FlightEndpoint] | None = None, location: str = "grpc://127.0.0.1:0", **options: Any
-    ):
-        super().__init__(location, **options)
-        self.endpoints = (
-            endpoints if endpoints is not None else [fl.FlightEndpoint(b"%d" % n, []) for n in (0, 100, 200)]
-        )
-        self.asked = 0
-        self.descriptor: Any = None
-        self.release = threading.Event()
-        self.waiting = threading.Event()
-        self.cancelled = threading.Event()
-        self.headers: dict[str, list[str]] = {}
-
-    @property
-    def location(self) -> str:
-        return f"grpc://127.0.0.1:{self.port}"
-
-    def get_flight_info(self, context: Any, descriptor: Any) -> fl.FlightInfo:
-        self.asked += 1
-        self.descriptor = descriptor
-        return fl.FlightInfo(SCHEMA, descriptor, self.endpoints, 90, 2000)
-
-    def do_get(self, context: Any, ticket: fl.Ticket) -> Any:
-        name = ticket.ticket
-        if name == b"refused":
-            raise fl.FlightUnauthorizedError("this shard is not yours")
-        if name == b"late":
-            self._wait(context)
-        return fl.GeneratorStream(SCHEMA, self._batches(name, context))
-
-    def _batches(self, name: bytes, context: Any) -> Iterator[pa.RecordBatch]:
-        start = int(name) if name.isdigit() else 0
-        for number in range(3):
-            yield batch(start + 10 * number)
-            if name == b"broken":
-                raise fl.FlightServerError("the disk of this shard is gone")
-            if name == b"endless":
-                self._wait(context)
-
-    def _wait(self, context: Any) -> None:
-        self.waiting.set()
-        while not self.release.wait(0.02):
-            if context.is_cancelled():
-                self.cancelled.set()
-                return
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Server]]:
-    """Starts servers; they are shut down after the test."""
-    servers: list[Server] = []
-
-    def start(*arguments: Any, **options: Any) -> Server:
-        servers.append(Server(*arguments, **options))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.release.set()
-        server.shutdown()
-
-
-def endpoints(*tickets: bytes) -> list[fl.FlightEndpoint]:
-    return [fl.FlightEndpoint(ticket, []) for ticket in tickets]
+    with serving() as start:
+        yield start
 
 
 def rows_of(table: hr.FlightTable) -> list[int]:
@@ -138,22 +47,6 @@ def rows_of(table: hr.FlightTable) -> list[int]:
         finally:
             stream.close()
     return rows
-
-
-EVERYTHING = [*range(30), *range(100, 130), *range(200, 230)]
-
-
-def test_flight_endpoints_are_partitions_of_a_query(ctx: hr.SessionContext, serve: Callable[..., Server]) -> None:
-    server = serve()
-    table = hr.FlightTable(server.location, ["shop", "orders"])
-    ctx.register_table("orders", table)
-    assert server.descriptor.path == [b"shop", b"orders"]
-    frame = ctx.sql("SELECT sum(a) AS total, count(*) AS n FROM orders WHERE s <> 's0'")
-    expected = [n for n in EVERYTHING if n % 3]
-    assert ctx.collect(frame).to_pylist() == [{"total": sum(expected), "n": len(expected)}]
-    assert "flight, 3 endpoints" in ctx.explain(frame)
-    assert table.statistics() == hr.Statistics(90, 2000)
-    assert server.asked == 1
 
 
 def test_flight_keeps_every_promise(serve: Callable[..., Server]) -> None:
@@ -177,30 +70,6 @@ def test_flight_authentication_reaches_the_executors(serve: Callable[..., Server
     for text in (repr(vars(table)), repr(vars(plan)), plan.describe()):
         assert PASSWORD not in text
         assert TOKEN not in text
-
-
-@pytest.mark.parametrize("credentials", [{"basic": (USER, "wrong secret")}, {"token": "wrong secret"}, {}])
-def test_flight_refused_credentials_are_named_but_not_shown(
-    ctx: hr.SessionContext, serve: Callable[..., Server], credentials: dict[str, Any]
-) -> None:
-    server = serve(auth_handler=NoHandshake(), middleware={"auth": Authentication()})
-    with pytest.raises(fl.FlightUnauthenticatedError, match=r"wrong user or password|no valid token") as caught:
-        ctx.register_table("secret", hr.FlightTable(server.location, "secret", **credentials))
-    assert "wrong secret" not in str(caught.value)
-    assert not ctx.table_exists("secret")
-
-
-@pytest.mark.parametrize(
-    ("ticket", "text"), [(b"refused", "this shard is not yours"), (b"broken", "the disk of this shard is gone")]
-)
-def test_flight_server_error_reaches_the_query(
-    ctx: hr.SessionContext, serve: Callable[..., Server], ticket: bytes, text: str
-) -> None:
-    ctx.register_table("shards", hr.FlightTable(serve(endpoints(ticket)).location, "shards"))
-    with pytest.raises(hr.ProviderError, match=text) as caught:
-        ctx.collect("SELECT a FROM shards")
-    assert caught.value.exception_type.startswith("pyarrow._flight.Flight")
-    assert caught.value.partition == 0
 
 
 def test_flight_second_location_answers_where_the_first_is_down(serve: Callable[..., Server]) -> None:
@@ -254,13 +123,6 @@ def test_flight_early_stop_cancels_the_call(serve: Callable[..., Server], ticket
     assert ended.wait(5)
     if ticket == b"endless":
         assert server.cancelled.wait(5)
-
-
-def test_flight_limit_ends_the_call_of_a_query(ctx: hr.SessionContext, serve: Callable[..., Server]) -> None:
-    server = serve(endpoints(b"endless"))
-    ctx.register_table("endless", hr.FlightTable(server.location, "x"))
-    assert ctx.collect("SELECT a FROM endless LIMIT 10").num_rows == 10
-    assert server.cancelled.wait(20)
 
 
 def test_flight_bad_arguments_are_refused() -> None:

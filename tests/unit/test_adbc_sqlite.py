@@ -14,31 +14,13 @@ import pytest
 import headrace as hr
 from headrace.tables.adbc.access import AdbcAccess, driver_name
 from headrace.testing import check_provider
-
-COLUMNS = "id INTEGER PRIMARY KEY, r REAL, t TEXT COLLATE NOCASE, y BLOB, day DATE, flag BOOLEAN, n NUMERIC, free"
+from sqlite_table import filled, path_of
 
 
 @pytest.fixture
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
         yield connection
-
-
-def path_of(database: sqlite3.Connection) -> str:
-    return str(database.execute("PRAGMA database_list").fetchone()[2])
-
-
-def filled(database: sqlite3.Connection, rows: int = 12, nulls: int = 3) -> str:
-    """A table ``t`` whose first rows are all null."""
-    database.execute(f"CREATE TABLE t ({COLUMNS})")
-    values = [(i, *[None] * 7) for i in range(nulls)]
-    values += [
-        (i, i / 4, "aB"[i % 2], bytes([i % 256]), "2024-01-01", i % 2, i if i % 2 else i / 8, f"f{i}")
-        for i in range(nulls, rows)
-    ]
-    database.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
-    database.commit()
-    return path_of(database)
 
 
 def table_of(provider: hr.TableProvider, **request: Any) -> pa.Table:
@@ -93,12 +75,6 @@ def test_sqlite_keeps_every_promise(database: sqlite3.Connection) -> None:
         "sqlite", filled(database, 24), "t", "id", partitions=3, order_by=[hr.SortKey("t", descending=True), "r"]
     )
     check_provider(provider, planning_budget_s=5).raise_if_failed()
-
-
-def test_sqlite_query_through_spark(ctx: hr.SessionContext, database: sqlite3.Connection) -> None:
-    ctx.register_table("lite", hr.AdbcTable("sqlite", filled(database, 1000), "t", "id"))
-    query = "SELECT count(*) AS n, sum(r) AS r FROM lite WHERE t = 'B' AND r < 100.5"
-    assert ctx.collect(query).to_pylist() == [{"n": 200, "r": sum(i / 4 for i in range(3, 402, 2))}]
 
 
 def test_sqlite_ranges_of_a_view_and_rows_added_later(database: sqlite3.Connection) -> None:

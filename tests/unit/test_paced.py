@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
-from test_frames import NUMBERS, numbers
 
-import headrace as hr
-from headrace.transport import endpoint, paced
-from headrace.transport.driver_partition import DriverPartition
+from headrace.transport import paced
 from headrace.transport.frames import ASKING, LEAVING, FrameKind, FrameWriter, read_frame
 from headrace.transport.paced import PacedWriter
-from recording import table_of
 
 TIMEOUT_S = 10.0
 SCHEMA = pa.schema([("i", pa.int64())])
@@ -126,22 +121,3 @@ def test_send_endpoint_closes_the_connection_raises(ends: tuple[socket.socket, s
     assert received(reading) == 3
     writing.shutdown(socket.SHUT_RDWR)
     assert isinstance(sending.ended(), OSError)
-
-
-def test_reader_that_cannot_ask_any_more_still_reads_what_was_sent(
-    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other side may send its last frames and close between the reader's look at the socket and its asking."""
-
-    def serve(_partition: DriverPartition, sock: socket.socket) -> None:
-        sock.shutdown(socket.SHUT_RD)  # whoever asks from now on gets a broken pipe
-        writer = FrameWriter(sock, NUMBERS)
-        writer.schema(told_when_read=True)
-        threading.Event().wait(0.3)  # the reader asks meanwhile
-        writer.batch(numbers(0, 3))
-        writer.end()
-
-    monkeypatch.setattr(endpoint, "_GONE", select.POLLHUP | select.POLLERR)  # a reader that shut its side is no news
-    monkeypatch.setattr(DriverPartition, "serve", serve)
-    ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
-    assert ctx.collect("SELECT i, s FROM t").num_rows == 3

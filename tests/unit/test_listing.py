@@ -4,80 +4,18 @@ from __future__ import annotations
 
 import datetime
 import pickle
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import headrace as hr
+from arrow_files import SCHEMA, ArrowFormat, column, count, opened_files, request, write
 from headrace.tables.file_groups import grouped, packed
 from headrace.testing import check_provider
-from places import ROOT
-from recording import executed_nodes
-
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
-
-
-class ArrowFormat(hr.FileFormat):
-    """Arrow IPC files; one record batch is a part. Leaves a marker beside ``opened`` for each file that is read."""
-
-    def __init__(self, opened: Path | None = None, exact: bool = False, known: bool = True) -> None:
-        self.opened, self.exact, self.known = opened, exact, known
-
-    def schema(self, file: hr.DataFile) -> pa.Schema:
-        with file.open() as opened, pa.ipc.open_file(opened) as reader:
-            return reader.schema
-
-    def statistics(self, file: hr.DataFile) -> hr.ContainerStats | None:
-        if not self.known:
-            return None
-        table = pa.Table.from_batches(list(self._batches(file)))
-        ids = table.column("id")
-        bounds = pc.min_max(ids).as_py()
-        column = hr.ColumnStats(bounds["min"], bounds["max"], ids.null_count)
-        return hr.ContainerStats({"id": column}, table.num_rows)
-
-    def split(self, file: hr.DataFile) -> Sequence[hr.DataFile]:
-        with file.open() as opened, pa.ipc.open_file(opened) as reader:
-            count = reader.num_record_batches
-        return [file.with_part(i, file.size_in_bytes // count) for i in range(count)]
-
-    def supports_filters_pushdown(self, filters: Sequence[hr.Expr]) -> Sequence[hr.FilterPushdown]:
-        return [hr.FilterPushdown.EXACT if self.exact else hr.FilterPushdown.UNSUPPORTED] * len(filters)
-
-    def read(self, file: hr.DataFile, request: hr.ScanRequest) -> Iterator[pa.RecordBatch]:
-        if self.opened is not None:
-            (self.opened / Path(file.path).name).touch()
-        for batch in self._batches(file):
-            for expr in request.filters if self.exact else ():
-                batch = batch.filter(expr.evaluate(batch))
-            yield batch
-
-    def _batches(self, file: hr.DataFile) -> Iterator[pa.RecordBatch]:
-        with file.open() as opened, pa.ipc.open_file(opened) as reader:
-            for i in range(reader.num_record_batches):
-                if file.part in (None, i):
-                    yield reader.get_batch(i)
-
-
-def write(path: Path, ids: Sequence[int | None], *, chunk: int = 1000) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.table({"id": ids, "name": [f"n{i}" for i in ids]}, SCHEMA)
-    with pa.ipc.new_file(path, SCHEMA) as writer:
-        writer.write_table(table, max_chunksize=chunk)
-    return path
-
-
-def request(
-    provider: hr.TableProvider, *names: str, filters: tuple[hr.Expr, ...] = (), limit: int | None = None
-) -> hr.ScanRequest:
-    schema = provider.schema()
-    return hr.ScanRequest(pa.schema([schema.field(name) for name in names]), names, filters, limit)
 
 
 def scan(provider: hr.TableProvider, *names: str, **options: Any) -> hr.ExecutionPlan:
@@ -86,18 +24,6 @@ def scan(provider: hr.TableProvider, *names: str, **options: Any) -> hr.Executio
 
 def rows(plan: hr.ExecutionPlan) -> list[dict[str, Any]]:
     return [row for i in range(plan.partitioning.n) for batch in plan.execute(i) for row in batch.to_pylist()]
-
-
-def count(plan: hr.ExecutionPlan) -> int:
-    return sum(batch.num_rows for i in range(plan.partitioning.n) for batch in plan.execute(i))
-
-
-def column(name: str, op: str, value: Any, type_: pa.DataType | None = None) -> hr.Expr:
-    return hr.Comparison(op, hr.Column(name), hr.Literal(value, type_ or pa.scalar(value).type))  # type: ignore[arg-type]
-
-
-def opened_files(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
 
 
 @pytest.fixture
@@ -461,45 +387,3 @@ def test_listing_keeps_every_promise(tmp_path: Path, options: dict[str, bool]) -
         provider = hr.ListingTable(tmp_path, ArrowFormat(**options), partition_bytes=partition_bytes)
         report = check_provider(provider, samples=2, planning_budget_s=10)
         assert report.ok, report
-
-
-# With Spark
-
-
-def test_point_filter_on_a_thousand_files_opens_one(ctx: hr.SessionContext, tmp_path: Path, opened: Path) -> None:
-    for i in range(1000):
-        write(tmp_path / "data" / f"{i:04}.arrow", range(i * 10, i * 10 + 10))
-    ctx.register_table("many", hr.ListingTable(tmp_path / "data", ArrowFormat(opened)))
-    assert ctx.collect("SELECT id, name FROM many WHERE id = 4711").to_pylist() == [{"id": 4711, "name": "n4711"}]
-    assert opened_files(opened) == ["0471.arrow"]
-    assert "1 of 1,000 files" in ctx.explain("SELECT id FROM many WHERE id = 4711")
-
-
-def test_partition_columns_group_without_a_shuffle(ctx: hr.SessionContext, tmp_path: Path) -> None:
-    for year in (2022, 2023, None):
-        for part in range(2):
-            directory = f"year={year or '__HIVE_DEFAULT_PARTITION__'}"
-            write(tmp_path / directory / f"{part}.arrow", range(10))
-    ctx.register_table("years", hr.ListingTable(tmp_path, ArrowFormat()))
-    frame = ctx.sql("SELECT year, sum(id) AS total FROM years GROUP BY year")
-    assert {row.year: row.total for row in frame.collect()} == {2022: 90, 2023: 90, None: 90}
-    assert not any("ShuffleExchange" in node for node in executed_nodes(frame))
-
-
-def test_file_that_vanished_is_named_by_the_query(ctx: hr.SessionContext, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.arrow", [1])
-    ctx.register_table("gone", hr.ListingTable(tmp_path, ArrowFormat()))
-    path.unlink()
-    with pytest.raises(hr.ProviderError) as caught:
-        ctx.collect("SELECT id FROM gone")
-    assert caught.value.exception_type == "FileNotFoundError"
-    assert f"the file {path} was there when the ListingTable was made" in str(caught.value)
-
-
-def test_docs_tables_code_runs_in_order(ctx: hr.SessionContext) -> None:
-    text = (ROOT / "docs" / "tables.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    namespace: dict[str, object] = {"ctx": ctx, "__name__": "__main__"}
-    for block in blocks:
-        exec(compile(block, "docs/tables.md", "exec"), namespace)
-    assert len(blocks) == 2

@@ -1,4 +1,4 @@
-"""DatasetTable: what pyarrow is asked to skip, how files become partitions, and that Spark sees the same rows."""
+"""DatasetTable: what pyarrow is asked to skip, and how files become partitions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,7 @@ import pytest
 
 import headrace as hr
 from headrace.testing import check_provider
-
-ROWS = 10_000
-
-
-def table(n: int = ROWS, start: int = 0) -> pa.Table:
-    ids = range(start, start + n)
-    return pa.table({"id": ids, "x": [i / 2 for i in ids], "name": [f"n{i % 7}" for i in ids]})
+from parquet_files import ROWS, table, years
 
 
 def scan(
@@ -46,14 +40,6 @@ def rows(plan: hr.ExecutionPlan) -> list[dict[str, Any]]:
 
 def column(name: str, op: str, value: Any, type_: pa.DataType | None = None) -> hr.Expr:
     return hr.Comparison(op, hr.Column(name), hr.Literal(value, type_ or pa.scalar(value).type))  # type: ignore[arg-type]
-
-
-def years(root: Path) -> Path:
-    for i, year in enumerate(("2022", "2023", "__HIVE_DEFAULT_PARTITION__")):
-        (root / f"year={year}").mkdir(parents=True)
-        for part in range(2):
-            pq.write_table(table(10, 20 * i + 10 * part), root / f"year={year}" / f"{part}.parquet")
-    return root
 
 
 WRITERS = {
@@ -259,21 +245,3 @@ def test_dataset_keeps_every_promise(tmp_path: Path) -> None:
         pq.write_table(awkward, tmp_path / f"year={year}" / "a.parquet", row_group_size=2)
     report = check_provider(hr.DatasetTable(tmp_path), samples=2, planning_budget_s=10)
     assert report.ok, report
-
-
-def test_dataset_queries_give_what_sparks_own_reader_gives(ctx: hr.SessionContext, tmp_path: Path) -> None:
-    root = years(tmp_path / "data")
-    nested = pa.table({"id": range(5), "s": [{"a": i, "b": str(i)} for i in range(5)]})
-    pq.write_table(nested, tmp_path / "nested.parquet")
-    ctx.register_table("ours", hr.DatasetTable(root))
-    ctx.register_table("nested", hr.DatasetTable(tmp_path / "nested.parquet"))
-    ctx.spark.read.parquet(str(root)).createOrReplaceTempView("theirs")
-    try:
-        for query in (
-            "SELECT year, count(*) AS n, sum(x) AS x FROM {} WHERE id > 15 GROUP BY year ORDER BY year",
-            "SELECT name, id FROM {} WHERE name LIKE 'n1%' AND year IS NOT NULL ORDER BY id",
-        ):
-            assert ctx.sql(query.format("ours")).collect() == ctx.sql(query.format("theirs")).collect()
-    finally:
-        ctx.spark.catalog.dropTempView("theirs")
-    assert ctx.collect("SELECT s.b FROM nested WHERE s.a = 3").to_pylist() == [{"b": "3"}]

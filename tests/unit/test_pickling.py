@@ -11,34 +11,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import cloudpickle
-import pyarrow as pa
 import pytest
 
 import headrace as hr
 from headrace.execute.failure import Failure
 from headrace.execute.partition_stream import ScanTask
 from headrace.negotiate.pickling import pickled_task
-from producing import NUMBERS, FunctionPlan, FunctionTable, ten_rows
-
-MODULE = """
-import pyarrow as pa
-import headrace as hr
-
-SCHEMA = pa.schema([("a", pa.int64())])
-ANSWER = 42
-
-def answer():
-    return ANSWER
-
-class Plan(hr.ExecutionPlan):
-    schema = SCHEMA
-
-    def execute(self, partition):
-        yield pa.record_batch([pa.array([answer()])], schema=SCHEMA)
-"""
+from plan_module import MODULE
+from producing import NUMBERS, FunctionPlan, ten_rows
 
 READ_IT = """
 import pickle, sys
@@ -131,37 +113,6 @@ def test_plan_that_cannot_be_pickled_names_plan_table_and_way_out() -> None:
     plan.connection = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(hr.PlanError, match=r"FunctionPlan \(table 't'\) cannot be pickled.*Placement\.DRIVER"):
         pickled_task(task_of(plan), by_value=False)
-
-
-def test_plan_with_a_live_object_works_with_driver_placement(ctx: hr.SessionContext) -> None:
-    lock = threading.Lock()
-
-    def locked(partition: int) -> Any:
-        with lock:
-            yield from ten_rows(partition)
-
-    ctx.register_table("live", FunctionTable(locked, placement=hr.Placement.DRIVER, partitions=2))
-    assert ctx.collect("SELECT count(*) AS n FROM live").to_pydict() == {"n": [20]}
-
-
-def test_provider_defined_in_a_cell_works(ctx: hr.SessionContext) -> None:
-    """A notebook's cells are exec'd under the name __main__, of which there is no file."""
-    cell: dict[str, Any] = {"__name__": "__main__"}
-    exec(compile(MODULE, "<cell 1>", "exec"), cell)
-
-    class CellTable(hr.TableProvider):
-        def schema(self) -> pa.Schema:
-            schema: pa.Schema = cell["SCHEMA"]
-            return schema
-
-        def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
-            plan: hr.ExecutionPlan = cell["Plan"]()
-            return plan
-
-    ctx.register_table("cell", CellTable())
-    assert ctx.collect("SELECT a FROM cell").to_pydict() == {"a": [42]}
-    exec(compile("ANSWER = 43", "<cell 2>", "exec"), cell)
-    assert ctx.collect("SELECT a FROM cell").to_pydict() == {"a": [43]}
 
 
 # -- failures travel too ------------------------------------------------------------------------------------------

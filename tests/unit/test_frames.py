@@ -1,11 +1,10 @@
-"""Frames and their merging over a socket pair, without Spark; and what the JVM says to frames that are wrong."""
+"""Frames and their merging over a socket pair."""
 
 from __future__ import annotations
 
 import json
 import math
 import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,16 +12,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import headrace as hr
 from headrace.arrow.batches import merged
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag
 from headrace.transport import coalesce
 from headrace.transport.coalesce import CoalescingWriter
-from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.frames import HEADER, TOTALS, FrameKind, FrameWriter, send_all
 from headrace.transport.serve import serve_partition
-from recording import Batches, table_of
+from raw_frames import NUMBERS, numbers
+from recording import Batches
 
 TIMEOUT_S = 20
 Frame = tuple[FrameKind, bytes, bytes]
@@ -76,12 +74,6 @@ def received(frames: list[Frame], schema: pa.Schema) -> list[pa.RecordBatch]:
     ]
 
 
-def numbers(start: int, count: int) -> pa.RecordBatch:
-    values = pa.array(range(start, start + count), pa.int64())
-    return pa.record_batch({"i": values, "s": pa.array([f"row {i}" for i in values], pa.string())})
-
-
-NUMBERS = numbers(0, 1).schema
 COUNTED = pa.record_batch({"i": pa.array(range(5))}).select([])
 
 
@@ -366,45 +358,3 @@ def test_serve_partition_batch_declared_nullable_passes_where_it_has_no_nulls(ro
     frames = served(lambda: [numbers(0, rows), numbers(rows, rows)], strict)
     assert sum(batch.num_rows for batch in received(frames, strict)) == 2 * rows
     assert frames[-1][0] is FrameKind.END
-
-
-def frame(kind: int, first: bytes = b"", second: bytes = b"", version: int = 1) -> bytes:
-    return HEADER.pack(kind, version, 0, len(first), len(second)) + first + second
-
-
-SCHEMA = frame(1, bytes(NUMBERS.serialize()))
-END = struct.pack("<QQ", 0, 0)
-MESSAGE = bytes(numbers(0, 1).serialize())
-CUT = 8 + int.from_bytes(MESSAGE[4:8], "little")
-METADATA, BODY = MESSAGE[:CUT], MESSAGE[CUT:]
-WRONG = {
-    "kind": (frame(9), "not a Headrace frame"),
-    "version": (frame(1, version=7), "not a Headrace frame"),
-    "cut": (SCHEMA + frame(2, METADATA, BODY)[:-4], "before its end"),
-    "nothing": (b"", "before its end"),
-    "garbage schema": (frame(1, b"x" * 64), "a schema that cannot be read"),
-    "short schema": (frame(1, b"x"), "a schema that cannot be read"),
-    "second schema": (SCHEMA + SCHEMA, "a second schema"),
-    "batch first": (frame(2, METADATA, BODY), "a batch before the schema"),
-    "garbage batch": (SCHEMA + frame(2, b"\xff" * 64, BODY), "a batch that cannot be read"),
-    "short body": (SCHEMA + frame(2, METADATA, BODY[:-8]), "a batch that cannot be read"),
-    "other columns": (frame(1, bytes(pa.schema([("i", pa.int32()), ("s", pa.string())]).serialize())), "were planned"),
-    "fewer columns": (frame(1, bytes(pa.schema([("i", pa.int64())]).serialize())), "were planned"),
-    "totals": (SCHEMA + frame(2, METADATA, BODY) + frame(3, END), "sent as 0 rows in 0 batches, 1 in 1 arrived"),
-    "short totals": (SCHEMA + frame(3, b"abc"), "an end without totals"),
-    "error text": (SCHEMA + frame(4, b"no json"), "an error that cannot be read: no json"),
-    "extra bytes": (SCHEMA[: HEADER.size - 8] + struct.pack("<Q", 3) + SCHEMA[HEADER.size :] + b"abc", "bytes more"),
-}
-
-
-@pytest.mark.parametrize(("sent", "message"), WRONG.values(), ids=WRONG)
-def test_reader_wrong_frames_are_a_named_error(
-    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, sent: bytes, message: str
-) -> None:
-    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock: sock.sendall(sent))
-    ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
-    with pytest.raises(hr.TransportError, match=message):
-        ctx.collect("SELECT i, s FROM t")
-    allocator: Any = ctx.spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
-    assert allocator.getAllocatedMemory() == 0
-    assert not [child for child in allocator.getChildAllocators() if child.getName().startswith("headrace")]

@@ -1,0 +1,52 @@
+"""Ctrl-C and SIGKILL for a process that reads a streaming table."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from places import SCRIPTS
+
+
+@pytest.fixture(scope="module")
+def interrupted() -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """A process that got Ctrl-C twice, while it collected and while it read a stream, and reads again."""
+    command = [sys.executable, str(SCRIPTS / "interrupted.py"), "native", "stream", "again"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    found = {}
+    try:
+        for action in ("native", "stream"):
+            assert process.stdout.readline() == "reading\n"
+            process.send_signal(signal.SIGINT)
+            found[action] = json.loads(process.stdout.readline())
+        assert process.stdout.readline() == "reading\n"
+        yield process, found
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("action", ["native", "stream"])
+def test_ctrl_c_releases_the_producer(interrupted: tuple[Any, dict[str, Any]], action: str) -> None:
+    found = interrupted[1][action]
+    assert found["interrupted"] is True
+    assert found["producer"][0] == "ScanEndedError"
+    assert "cancelled" in found["producer"][1] or "closed" in found["producer"][1]
+
+
+def test_producer_process_killed_ends_its_spark_too(interrupted: tuple[subprocess.Popen[str], Any]) -> None:
+    process = interrupted[0]
+    children = psutil.Process(process.pid).children(recursive=True)
+    assert any("java" in child.name() for child in children)
+    process.kill()
+    process.wait()
+    _, alive = psutil.wait_procs(children, timeout=30)
+    assert alive == []

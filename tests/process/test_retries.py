@@ -1,0 +1,37 @@
+"""Tasks that run again and executors that die, each in a Spark of its own."""
+
+from __future__ import annotations
+
+from pushing import findings
+
+
+def test_task_run_again_after_part_was_handed_out_fails_and_says_why() -> None:
+    kind, message = findings("retried.py", "local[2,4]")["handed out"]
+    assert kind == "StreamError"
+    assert "computed again (attempt 1)" in message
+    assert "first attempt fails" in message
+
+
+def test_task_run_again_before_any_was_handed_out_is_whole() -> None:
+    found = findings("retried.py", "local[2,4]")
+    assert found["not handed out"] == 1001
+    assert found["collected"] == 200_000
+
+
+def test_task_retried_after_it_read_fails_the_query_with_both_errors() -> None:
+    retried = findings("retried.py", "local[2,4]")
+    assert retried["stream"][0] == "StreamConsumedError"
+    for _, message in (retried["native"], retried["stream"]):
+        assert "can be scanned once" in message
+        assert "first attempt fails" in message
+    assert retried["producer"] == "ScanEndedError"
+
+
+def test_executor_killed_midstream_fails_the_query() -> None:
+    found = findings("retried.py", "local-cluster[1,1,1024]")
+    kind, message = found["executor killed"]
+    assert kind == "StreamConsumedError"
+    assert "can be scanned once" in message
+    assert "reader went away" in message
+    assert found["producer"] == "ScanEndedError"
+    assert found["afterwards"] == 10

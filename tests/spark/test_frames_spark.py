@@ -1,0 +1,47 @@
+"""What the JVM says to frames that are wrong."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.transport.driver_partition import DriverPartition
+from headrace.transport.frames import HEADER
+from raw_frames import BODY, END, METADATA, SCHEMA, frame, numbers
+from recording import table_of
+
+WRONG = {
+    "kind": (frame(9), "not a Headrace frame"),
+    "version": (frame(1, version=7), "not a Headrace frame"),
+    "cut": (SCHEMA + frame(2, METADATA, BODY)[:-4], "before its end"),
+    "nothing": (b"", "before its end"),
+    "garbage schema": (frame(1, b"x" * 64), "a schema that cannot be read"),
+    "short schema": (frame(1, b"x"), "a schema that cannot be read"),
+    "second schema": (SCHEMA + SCHEMA, "a second schema"),
+    "batch first": (frame(2, METADATA, BODY), "a batch before the schema"),
+    "garbage batch": (SCHEMA + frame(2, b"\xff" * 64, BODY), "a batch that cannot be read"),
+    "short body": (SCHEMA + frame(2, METADATA, BODY[:-8]), "a batch that cannot be read"),
+    "other columns": (frame(1, bytes(pa.schema([("i", pa.int32()), ("s", pa.string())]).serialize())), "were planned"),
+    "fewer columns": (frame(1, bytes(pa.schema([("i", pa.int64())]).serialize())), "were planned"),
+    "totals": (SCHEMA + frame(2, METADATA, BODY) + frame(3, END), "sent as 0 rows in 0 batches, 1 in 1 arrived"),
+    "short totals": (SCHEMA + frame(3, b"abc"), "an end without totals"),
+    "error text": (SCHEMA + frame(4, b"no json"), "an error that cannot be read: no json"),
+    "extra bytes": (SCHEMA[: HEADER.size - 8] + struct.pack("<Q", 3) + SCHEMA[HEADER.size :] + b"abc", "bytes more"),
+}
+
+
+@pytest.mark.parametrize(("sent", "message"), WRONG.values(), ids=WRONG)
+def test_reader_wrong_frames_are_a_named_error(
+    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, sent: bytes, message: str
+) -> None:
+    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock: sock.sendall(sent))
+    ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
+    with pytest.raises(hr.TransportError, match=message):
+        ctx.collect("SELECT i, s FROM t")
+    allocator: Any = ctx.spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
+    assert allocator.getAllocatedMemory() == 0
+    assert not [child for child in allocator.getChildAllocators() if child.getName().startswith("headrace")]

@@ -1,5 +1,6 @@
 # Everything a fresh machine needs: CPython 3.11+, a JDK 17+, make. Each target builds what it is missing.
 PYTHON ?= python3
+SPARK := 4.3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -7,10 +8,10 @@ JAR := src/headrace/headrace-connector.jar
 JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench jar wheel clean jdk
+.PHONY: help demo test test-oldest matrix jars lint bench jar wheel clean jdk
 
 help:  ## Show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(STAMP) $(JAR)  ## Run the main job: a pull and a push table, queried live
 	$(BIN)/headrace demo
@@ -18,9 +19,18 @@ demo: $(STAMP) $(JAR)  ## Run the main job: a pull and a push table, queried liv
 test: $(STAMP) $(JAR)  ## Run every test
 	$(BIN)/python -m pytest $(TESTS)
 
+test-oldest:  ## Run the core tests on the oldest Spark, in an environment of its own
+	$(MAKE) test SPARK=4.0 VENV=.venv-oldest TESTS="tests/spark -m core"
+
+matrix: $(STAMP) jars  ## Run the tests on every Spark, JDK and Python at hand; writes docs/compatibility.md
+	$(BIN)/python -m tools.matrix $(ARGS)
+
+jars: $(STAMP)  ## Compile the connector against every Spark and compare the class files
+	$(BIN)/python -m tools.classes
+
 lint: $(STAMP)  ## Check style and types
-	$(BIN)/ruff check src tests examples benchmarks setup.py
-	$(BIN)/ruff format --check src tests examples benchmarks setup.py
+	$(BIN)/ruff check src tests examples benchmarks tools setup.py
+	$(BIN)/ruff format --check src tests examples benchmarks tools setup.py
 	$(BIN)/mypy
 
 bench: $(STAMP) $(JAR)  ## Measure against the rivals (FULL=1 for all, ARGS="--only push")
@@ -28,16 +38,17 @@ bench: $(STAMP) $(JAR)  ## Measure against the rivals (FULL=1 for all, ARGS="--o
 
 jar: $(STAMP) $(JAR)  ## Compile the connector
 
-wheel: $(STAMP)  ## Build the wheel into dist/
-	$(BIN)/pip wheel --no-build-isolation --no-deps -w dist .
+wheel: $(STAMP)  ## Build the wheel into dist/, against the oldest Spark
+	rm -f $(JAR)
+	$(BIN)/pip wheel --no-deps -w dist .
 
 clean:  ## Remove everything that was built
-	rm -rf $(VENV) build dist src/*.egg-info $(JAR)
+	rm -rf $(VENV) .venv-oldest .matrix build dist src/*.egg-info $(JAR)
 
 $(STAMP): pyproject.toml setup.py | jdk
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/pip install --quiet 'setuptools>=77' 'pyspark>=4.3,<4.4'
+	$(BIN)/pip install --quiet 'setuptools>=77' 'pyspark==$(SPARK).*'
 	$(BIN)/pip install --quiet --group dev
 	$(BIN)/pip install --quiet --no-build-isolation --editable '.[cli,sql,pandas]'
 	touch $@

@@ -1,4 +1,9 @@
-"""Builds the wheel: the Python package, and the connector compiled with javac against pyspark's own jars."""
+"""Builds the wheel: the Python package, and the connector compiled with javac against pyspark's own jars.
+
+One jar serves Spark 4.0 to 4.3: the class files are the same, whichever of them they were compiled against (``make
+jars`` compares them). A wheel is built against the oldest, see ``build-system`` in pyproject.toml; ``python setup.py
+connector`` takes the pyspark that is installed, and ``python setup.py classes JARS FOLDER`` any Spark's jars.
+"""
 
 import importlib.util
 import shutil
@@ -25,24 +30,33 @@ def build_connector() -> None:
         sys.exit(f"no Java sources under {SOURCES}")
     if JAR.exists() and JAR.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return
-    javac, jar = shutil.which("javac"), shutil.which("jar")
-    if javac is None or jar is None:
-        sys.exit(
-            "Building Headrace needs a JDK (javac and jar), version 17 or newer, and none is on the PATH.\n"
-            "Debian and Ubuntu: apt-get install openjdk-17-jdk-headless"
-        )
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         sys.exit("Building Headrace needs pyspark, whose jars the connector is compiled against: pip install pyspark")
     with tempfile.TemporaryDirectory() as classes:
-        command = [javac, "--release", "17", "-nowarn", "-Xlint:-options", "-d", classes]
-        command += ["-cp", str(Path(spec.origin).parent / "jars" / "*"), *map(str, sources)]
-        if subprocess.run(command, check=False).returncode:
-            sys.exit("the connector did not compile")
+        compile_connector(Path(spec.origin).parent / "jars", Path(classes))
         JAR.parent.mkdir(parents=True, exist_ok=True)
         scratch = JAR.with_suffix(".tmp")
-        subprocess.run([jar, "--create", "--file", str(scratch), "-C", classes, "."], check=True)
+        subprocess.run([_tool("jar"), "--create", "--file", str(scratch), "-C", classes, "."], check=True)
         scratch.replace(JAR)
+
+
+def compile_connector(spark_jars: Path, classes: Path) -> None:
+    """Compile every source against the jars of one Spark. Ends the process if that fails."""
+    command = [_tool("javac"), "--release", "17", "-nowarn", "-Xlint:-options", "-d", str(classes)]
+    command += ["-cp", str(spark_jars / "*"), *map(str, sorted(SOURCES.rglob("*.java")))]
+    if subprocess.run(command, check=False).returncode:
+        sys.exit(f"the connector did not compile against {spark_jars}")
+
+
+def _tool(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        sys.exit(
+            "Building Headrace needs a JDK (javac and jar), version 17 or newer, and none is on the PATH.\n"
+            "Debian and Ubuntu: apt-get install openjdk-17-jdk-headless"
+        )
+    return found
 
 
 class BuildPy(build_py):
@@ -60,5 +74,7 @@ class EditableWheel(editable_wheel):
 if __name__ == "__main__":
     if sys.argv[1:] == ["connector"]:
         build_connector()
+    elif sys.argv[1:2] == ["classes"]:
+        compile_connector(Path(sys.argv[2]), Path(sys.argv[3]))
     else:
         setup(cmdclass={"build_py": BuildPy, "editable_wheel": EditableWheel})

@@ -24,6 +24,8 @@ from headrace.worker.task import DONE, REQUEST
 from headrace.worker.task import main as worker_main
 from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, Marks, numbers, ten_rows, wait_until
 
+pytestmark = pytest.mark.core
+
 placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
 PROMPT_SECONDS = (
     5.0  # a second is promised; the machines that run tests are busy. Uninterrupted it would be 30 s or more.

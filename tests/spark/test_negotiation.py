@@ -15,6 +15,8 @@ from pyspark.sql import DataFrame
 import headrace as hr
 from recording import Batches, Recorder, exact, executed_nodes, plan_text, table_of
 
+pytestmark = pytest.mark.core
+
 PERSON = pa.struct([("name", pa.string()), ("home", pa.struct([("city", pa.string()), ("zip", pa.int32())]))])
 PEOPLE = [
     {"name": "Ann", "home": {"city": "Bern", "zip": 3000}},

@@ -23,6 +23,8 @@ from headrace.transport import inbox
 from producing import NUMBERS, FunctionTable, numbers, wait_until
 from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, rows, running_jobs
 
+pytestmark = pytest.mark.core
+
 
 def column(stream: hr.ResultStream, name: str = "a") -> list[Any]:
     return pa.Table.from_batches(stream, stream.schema)[name].to_pylist()

@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 import headrace as hr
 from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows
 
+pytestmark = pytest.mark.core
+
 
 class Counting(FunctionTable):
     """Remembers on which threads ``schema`` was called."""

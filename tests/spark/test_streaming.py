@@ -16,6 +16,8 @@ import headrace as hr
 from producing import wait_until
 from pushing import ROWS, InBackground, Producer, filled, rows
 
+pytestmark = pytest.mark.core
+
 METRICS = ("headraceRows", "headraceBatches", "headraceBytes")
 
 

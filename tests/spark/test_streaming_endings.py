@@ -16,6 +16,8 @@ import headrace as hr
 from producing import wait_until
 from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, rows, running_jobs
 
+pytestmark = pytest.mark.core
+
 LIVE = "SELECT a FROM t WHERE a >= 0"
 
 

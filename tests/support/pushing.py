@@ -16,6 +16,7 @@ import pyarrow as pa
 import headrace as hr
 from places import SCRIPTS
 from producing import wait_until
+from session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,17 +105,8 @@ class InBackground(threading.Thread):
 def settings(spark: SparkSession, **values: object) -> Iterator[None]:
     """Sets ``spark.sql.*``; ``__`` stands for a dot."""
     names = {f"spark.sql.{name.replace('__', '.')}": str(value).lower() for name, value in values.items()}
-    old = {name: spark.conf.get(name, None) for name in names}
-    for name, value in names.items():
-        spark.conf.set(name, value)
-    try:
+    with session_settings(spark, names):
         yield
-    finally:
-        for name, before in old.items():
-            if before is None:
-                spark.conf.unset(name)
-            else:
-                spark.conf.set(name, before)
 
 
 def running_jobs(spark: SparkSession) -> int:

@@ -234,7 +234,7 @@ def _unused_partitioning(partitioning: Partitioning, request: ScanRequest, setti
     if isinstance(partitioning, UnknownPartitioning):
         return "the plan states none"
     if not settings.get(f"{_BUCKETING}.enabled", True):
-        return f"{_BUCKETING}.enabled is off"
+        return f"{_BUCKETING}.enabled is off (the default of Spark 4.0)"
     hashed = isinstance(partitioning, HashPartitioning)
     several = len(partitioning.columns) > 1
     if hashed and several and settings.get(f"{_BUCKETING}.allowKeysSubsetOfPartitionKeys.enabled"):

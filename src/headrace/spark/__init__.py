@@ -1,1 +1,5 @@
 """Everything that touches pyspark: session, planner callback, errors, explain, results."""
+
+from headrace.spark import versions
+
+versions.check()

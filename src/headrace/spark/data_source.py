@@ -10,19 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    AtomicType,
-    DataType,
-    GeographyType,
-    GeometryType,
-    MapType,
-    StringType,
-    StructType,
-    UserDefinedType,
-    VariantType,
-)
+from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StringType, StructType
 from pyspark.sql.utils import to_str
 
 from headrace.errors import HeadraceError, PlanError, RegistrationError, UnsupportedTypeError
@@ -30,8 +18,8 @@ from headrace.expr.nodes import Expr, IsNull, Not
 from headrace.expr.not_null import not_null_columns
 from headrace.plan import ExecutionPlan, ScanRequest
 from headrace.provider import FilterPushdown, TableProvider
-from headrace.spark.data_source_filters import pushed_filter
 from headrace.spark.data_source_plan import DataSourcePlan
+from headrace.spark.versions import arrow_schema, pushes_filters, types_without_arrow
 
 _MOST_WAITING = 64
 """Readers that were given filters for a scan that never came (a query that failed meanwhile) are forgotten."""
@@ -81,12 +69,12 @@ class DataSourceTable(TableProvider):
         for field in struct:
             _check_type(field.dataType, field.name)
         self._struct = struct
-        return to_arrow_schema(struct, timezone="UTC").remove_metadata()
+        return arrow_schema(struct).remove_metadata()
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         reader = self._reader()
         answers = [FilterPushdown.UNSUPPORTED] * len(filters)
-        if _pushes(reader):
+        if pushes_filters(reader):
             answers = self._push(reader, filters)
         key = _used(filters, answers)
         with self._lock:
@@ -121,6 +109,8 @@ class DataSourceTable(TableProvider):
 
     def _push(self, reader: DataSourceReader, filters: Sequence[Expr]) -> list[FilterPushdown]:
         """EXACT for those the reader keeps, INEXACT for those it returns: it may have used them in part."""
+        from headrace.spark.data_source_filters import pushed_filter  # of Filter classes that 4.0 does not have
+
         given = {index: made for index, expr in enumerate(filters) if (made := pushed_filter(expr)) is not None}
         returned = {id(filter_) for filter_ in reader.pushFilters(list(given.values()))} if given else set()
         if not returned <= {id(filter_) for filter_ in given.values()}:
@@ -157,10 +147,6 @@ class DataSourceTable(TableProvider):
         return tuple(partitions) or (InputPartition(None),)
 
 
-def _pushes(reader: DataSourceReader) -> bool:
-    return getattr(reader.pushFilters, "__func__", None) is not DataSourceReader.pushFilters
-
-
 def _used(filters: Sequence[Expr], answers: Sequence[FilterPushdown]) -> tuple[Expr, ...]:
     """The filters that the request for this scan will have: all used ones but an IS NOT NULL that others imply."""
     pairs = list(zip(filters, answers, strict=True))
@@ -188,9 +174,8 @@ def _check_type(type_: DataType, column: str) -> None:
     elif isinstance(type_, MapType):
         _check_type(type_.keyType, f"{column}.key")
         _check_type(type_.valueType, f"{column}.value")
-    refused: tuple[type[DataType], ...] = (UserDefinedType, VariantType, GeographyType, GeometryType)
     collated = isinstance(type_, StringType) and isinstance(type_, AtomicType) and not type_.isUTF8BinaryCollation()
-    if isinstance(type_, refused) or collated:
+    if isinstance(type_, types_without_arrow()) or collated:
         raise UnsupportedTypeError(
             f"column {column!r} has type {type_.simpleString()}, which from_data_source cannot pass on; read this "
             "source with spark.read.format(...)"

@@ -9,15 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.datasource import DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from headrace.arrow.batches import batch_without_columns, same_columns
 from headrace.arrow.sources import close_sources
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, UnknownPartitioning
+from headrace.spark.versions import arrow_schema, converter
 
 _FIRST_ROWS, _MOST_ROWS = 256, 16_384  # the first rows soon, and then as many as are quick to turn
 _NONE = type(None)
@@ -35,7 +34,7 @@ class DataSourcePlan(ExecutionPlan):
         projection: tuple[str, ...],
         name: str,
     ) -> None:
-        whole = to_arrow_schema(struct, timezone="UTC").remove_metadata()
+        whole = arrow_schema(struct).remove_metadata()
         self.schema = pa.schema([whole.field(column) for column in projection])
         self.partitioning = UnknownPartitioning(len(partitions))
         self._reader = reader
@@ -56,7 +55,7 @@ class DataSourcePlan(ExecutionPlan):
             if first is _END:
                 return
             if isinstance(first, pa.RecordBatch):
-                whole = to_arrow_schema(self._struct, timezone="UTC")
+                whole = arrow_schema(self._struct)
                 for batch in itertools.chain([first], iterator):
                     yield self._selected(batch, whole)
             else:
@@ -150,7 +149,7 @@ class RowsToArrow:
 
 def _column_converter(type_: DataType) -> Callable[[Sequence[Any]], Sequence[Any]]:
     """From a column's Python values to those that Arrow takes."""
-    convert = LocalDataToArrowConversion._create_converter(type_, none_on_identity=True)
+    convert = converter(type_)
     if convert is None:
         return lambda values: values
     untouched: set[type] = set()

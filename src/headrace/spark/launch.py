@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 import headrace
 from headrace.errors import HeadraceError
+from headrace.spark import versions
 
 JAR = Path(headrace.__file__).parent / "headrace-connector.jar"
 _installed: dict[str, str] = {}
@@ -118,6 +119,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.python.unix.domain.socket.enabled": "true",
+        **versions.session_defaults(),
     }
     if settings["spark.master"].startswith("local"):
         settings |= {

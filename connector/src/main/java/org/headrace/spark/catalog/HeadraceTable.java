@@ -27,8 +27,7 @@ final class HeadraceTable implements SupportsRead {
     return name;
   }
 
-  /** Tells Spark when a name was registered anew with another provider. */
-  @Override
+  /** Tells Spark, from 4.1, when a name was registered anew with another provider. */
   public String id() {
     return id;
   }
@@ -47,5 +46,16 @@ final class HeadraceTable implements SupportsRead {
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
     return new HeadraceScanBuilder(context, id, name, schema);
+  }
+
+  /** Spark before 4.3 finds a cached query again by the equality of its tables. */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof HeadraceTable table && context.equals(table.context) && id.equals(table.id);
+  }
+
+  @Override
+  public int hashCode() {
+    return id.hashCode();
   }
 }

@@ -23,8 +23,8 @@ import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.TaskFailureListener;
-import org.apache.spark.util.TaskInterruptListener;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Versions;
 import org.headrace.spark.results.ResultSender;
 import org.headrace.spark.transport.FrameInput;
 import org.headrace.spark.transport.PartitionConnection;
@@ -69,8 +69,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     this.allocator = childAllocator();
     TaskContext task = TaskContext.get();
     if (task != null) {
-      TaskInterruptListener giveUp = (context, reason) -> frames.cancel();
-      task.addTaskInterruptListener(giveUp);
+      Versions.onInterrupt(task, frames::cancel);
       TaskFailureListener remember = (context, error) -> taskError = String.valueOf(error);
       task.addTaskFailureListener(remember);
     }

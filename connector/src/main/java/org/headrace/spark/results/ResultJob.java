@@ -17,7 +17,7 @@ import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.util.ArrowUtils;
+import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.transport.PartitionOrigin;
 import scala.Option;
@@ -102,6 +102,6 @@ public final class ResultJob {
   }
 
   private static Schema arrowSchema(StructType type) {
-    return ArrowUtils.toArrowSchema(type, TIME_ZONE, false, false, false);
+    return Versions.arrowSchema(type, TIME_ZONE);
   }
 }

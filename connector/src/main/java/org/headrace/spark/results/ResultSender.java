@@ -14,8 +14,8 @@ import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.util.TaskInterruptListener;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.transport.FrameInput;
 import org.headrace.spark.transport.PartitionConnection;
@@ -50,9 +50,7 @@ public final class ResultSender {
     try (ResultBatch batch = new ResultBatch(schema)) {
       TaskContext task = TaskContext.get();
       if (task != null) {
-        FrameInput frames = connection.frames();
-        TaskInterruptListener giveUp = (context, reason) -> frames.cancel();
-        task.addTaskInterruptListener(giveUp);
+        Versions.onInterrupt(task, connection.frames()::cancel);
       }
       ResultSender sender = new ResultSender(partition, connection.frames(), batch);
       SENDING.set(sender);

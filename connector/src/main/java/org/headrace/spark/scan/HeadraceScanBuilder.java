@@ -10,21 +10,13 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
+import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 
 /** Collects what Spark's planner offers for one scan and relays it to Python; driver JVM. */
 public final class HeadraceScanBuilder
     implements SupportsPushDownV2Filters, SupportsPushDownRequiredColumns, SupportsPushDownLimit {
-  /** Settings of the session under which Python may have to keep a partitioning to itself. */
-  private static final List<String> SETTINGS =
-      List.of(
-          "spark.sql.sources.v2.bucketing.enabled",
-          "spark.sql.sources.v2.bucketing.allowKeysSubsetOfPartitionKeys.enabled",
-          "spark.sql.sources.v2.bucketing.allowCompatibleTransforms.enabled",
-          "spark.sql.sources.v2.bucketing.shuffle.enabled");
-
   private final String context;
   private final String tableId;
   private final String tableName;
@@ -94,9 +86,7 @@ public final class HeadraceScanBuilder
     question.set("answers", answers);
     question.put("limit", limit);
     ObjectNode settings = question.putObject("settings");
-    for (String name : SETTINGS) {
-      settings.put(name, Boolean.parseBoolean(SQLConf.get().getConfString(name)));
-    }
+    Versions.partitioningSettings().forEach(settings::put);
     question.putRawValue("columns", new com.fasterxml.jackson.databind.util.RawValue(columns.json()));
     JsonNode answer = Planners.ask(context, "scan", question);
     return new HeadraceScan(context, tableName, columns, answer);

@@ -13,6 +13,7 @@ import java.nio.channels.Selector;
 import java.nio.charset.StandardCharsets;
 import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 
 /**
@@ -247,23 +248,38 @@ public final class FrameInput {
     }
   }
 
+  /** Returns when the channel may be ready or the time is up; 0 is no limit. Throws if the task was killed. */
   private void await(int operation, long timeoutMillis) throws IOException {
+    TaskContext task = TaskContext.get();
+    long look = task == null ? 0 : Versions.longestWaitMillis();
+    if (look == 0 || (timeoutMillis > 0 && timeoutMillis <= look)) {
+      select(operation, timeoutMillis, task);
+      return;
+    }
+    long deadline = System.nanoTime() + timeoutMillis * 1_000_000;
+    while (!select(operation, look, task) && (timeoutMillis == 0 || System.nanoTime() < deadline)) {
+      continue;
+    }
+  }
+
+  private boolean select(int operation, long timeoutMillis, TaskContext task) throws IOException {
     long start = System.nanoTime();
+    boolean ready;
     try {
       key.interestOps(operation);
-      selector.select(timeoutMillis);
+      ready = selector.select(timeoutMillis) > 0;
       selector.selectedKeys().clear();
     } catch (ClosedSelectorException | java.nio.channels.CancelledKeyException e) {
       throw new EOFException();
     } finally {
       waitingNanos += System.nanoTime() - start;
     }
-    TaskContext task = TaskContext.get();
     if (task != null) {
       task.killTaskIfInterrupted();
     }
     if (cancelled || Thread.currentThread().isInterrupted()) {
       throw new InterruptedIOException("the task was cancelled while it waited for the provider");
     }
+    return ready;
   }
 }

@@ -11,7 +11,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.PythonWorker;
-import org.apache.spark.api.python.PythonWorkerHandle;
+import org.headrace.spark.Versions;
 import scala.Option;
 import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
@@ -42,7 +42,7 @@ final class WorkerConnection implements PartitionConnection {
   private final String python;
   private final scala.collection.immutable.Map<String, String> env;
   private final PythonWorker worker;
-  private final Option<PythonWorkerHandle> process;
+  private final Option<?> process;
   private final FrameInput frames;
   private boolean gone;
 
@@ -50,7 +50,7 @@ final class WorkerConnection implements PartitionConnection {
       String python,
       scala.collection.immutable.Map<String, String> env,
       PythonWorker worker,
-      Option<PythonWorkerHandle> process) {
+      Option<?> process) {
     this.python = python;
     this.env = env;
     this.worker = worker;
@@ -62,7 +62,7 @@ final class WorkerConnection implements PartitionConnection {
       throws IOException {
     scala.collection.immutable.Map<String, String> scalaEnv =
         scala.collection.immutable.Map.from(CollectionConverters.asScala(env));
-    Tuple2<PythonWorker, Option<PythonWorkerHandle>> created =
+    Tuple2<PythonWorker, ? extends Option<?>> created =
         SparkEnv.get().createPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, scalaEnv, true);
     WorkerConnection connection = new WorkerConnection(python, scalaEnv, created._1(), created._2());
     boolean asked = false;
@@ -141,7 +141,7 @@ final class WorkerConnection implements PartitionConnection {
   }
 
   private void destroyIfAlive() {
-    if (process.isEmpty() || process.get().isAlive()) {
+    if (process.isEmpty() || Versions.isAlive(process.get())) {
       destroy();
     }
   }

@@ -7,9 +7,7 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
-import org.apache.spark.unsafe.types.BinaryView;
 import org.apache.spark.unsafe.types.CalendarInterval;
-import org.apache.spark.unsafe.types.TimestampNanosVal;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -100,23 +98,8 @@ final class BorrowedColumn extends ColumnVector {
   }
 
   @Override
-  public BinaryView getBinaryView(int rowId) {
-    return arrow.getBinaryView(rowId);
-  }
-
-  @Override
   public CalendarInterval getInterval(int rowId) {
     return arrow.getInterval(rowId);
-  }
-
-  @Override
-  public TimestampNanosVal getTimestampNTZNanos(int rowId) {
-    return arrow.getTimestampNTZNanos(rowId);
-  }
-
-  @Override
-  public TimestampNanosVal getTimestampLTZNanos(int rowId) {
-    return arrow.getTimestampLTZNanos(rowId);
   }
 
   @Override

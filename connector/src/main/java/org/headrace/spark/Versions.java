@@ -1,0 +1,144 @@
+package org.headrace.spark;
+
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
+
+/**
+ * All that differs between Spark 4.0, 4.1, 4.2 and 4.3, so that one jar serves them; driver and executor JVM.
+ *
+ * <p>The jar is compiled against 4.0: what only a later version has is looked up by name, here and nowhere else.
+ */
+public final class Versions {
+  private static final String BUCKETING = "spark.sql.sources.v2.bucketing.";
+
+  /** From 4.2. */
+  private static final Class<?> INTERRUPT_LISTENER = classOrNull("org.apache.spark.util.TaskInterruptListener");
+
+  /** Before 4.2 nobody tells a task that waits that it was killed, so it has to look now and then. */
+  private static final long LOOK_MILLIS = 50;
+
+  /** 5 parameters in 4.3, 4 before: schema, time zone, and switches that are all off for us. */
+  private static final Method TO_ARROW_SCHEMA =
+      Arrays.stream(ArrowUtils.class.getMethods())
+          .filter(method -> method.getName().equals("toArrowSchema"))
+          .max((one, other) -> Integer.compare(one.getParameterCount(), other.getParameterCount()))
+          .orElseThrow();
+
+  private Versions() {}
+
+  /** Calls {@code action} when the task is killed; before 4.2 nothing does, see {@link #longestWaitMillis}. */
+  public static void onInterrupt(TaskContext task, Runnable action) {
+    if (INTERRUPT_LISTENER == null) {
+      return;
+    }
+    Object listener =
+        Proxy.newProxyInstance(
+            INTERRUPT_LISTENER.getClassLoader(),
+            new Class<?>[] {INTERRUPT_LISTENER},
+            (proxy, method, arguments) -> {
+              if (method.getDeclaringClass() == INTERRUPT_LISTENER) {
+                action.run();
+                return null;
+              }
+              return switch (method.getName()) {
+                case "equals" -> proxy == arguments[0];
+                case "hashCode" -> System.identityHashCode(proxy);
+                default -> "Headrace's listener for a killed task";
+              };
+            });
+    try {
+      TaskContext.class.getMethod("addTaskInterruptListener", INTERRUPT_LISTENER).invoke(task, listener);
+    } catch (ReflectiveOperationException e) {
+      throw unexpected(e);
+    }
+  }
+
+  /** How long a task may wait before it must look whether it was killed; 0 where it is told. */
+  public static long longestWaitMillis() {
+    return INTERRUPT_LISTENER == null ? LOOK_MILLIS : 0;
+  }
+
+  /** The Arrow schema with which Spark's ArrowWriter writes rows of {@code type}. */
+  public static Schema arrowSchema(StructType type, String timeZone) {
+    Object[] arguments = new Object[TO_ARROW_SCHEMA.getParameterCount()];
+    Arrays.fill(arguments, false);
+    arguments[0] = type;
+    arguments[1] = timeZone;
+    try {
+      return (Schema) TO_ARROW_SCHEMA.invoke(null, arguments);
+    } catch (ReflectiveOperationException e) {
+      throw unexpected(e);
+    }
+  }
+
+  /** Whether a Python worker lives. {@code handle} is a PythonWorkerHandle in 4.3, a ProcessHandle before. */
+  public static boolean isAlive(Object handle) {
+    if (handle instanceof ProcessHandle process) {
+      return process.isAlive();
+    }
+    try {
+      Method isAlive = Class.forName("org.apache.spark.api.python.PythonWorkerHandle").getMethod("isAlive");
+      return (boolean) isAlive.invoke(handle);
+    } catch (ReflectiveOperationException e) {
+      throw unexpected(e);
+    }
+  }
+
+  /**
+   * The session's settings under which Python may have to keep a partitioning to itself, by their names in 4.3. One
+   * that this Spark does not know has the value that is safe: silence costs a shuffle, a promise that Spark reads
+   * differently costs right answers.
+   */
+  public static Map<String, Boolean> partitioningSettings() {
+    Map<String, Boolean> settings = new LinkedHashMap<>();
+    settings.put(BUCKETING + "enabled", setting(false, "enabled"));
+    String subset = "allowKeysSubsetOfPartitionKeys.enabled";
+    settings.put(BUCKETING + subset, setting(true, subset, "allowJoinKeysSubsetOfPartitionKeys.enabled"));
+    for (String name : List.of("allowCompatibleTransforms.enabled", "shuffle.enabled")) {
+      settings.put(BUCKETING + name, setting(true, name));
+    }
+    return settings;
+  }
+
+  private static boolean setting(boolean whenUnknown, String... names) {
+    boolean known = false;
+    for (String name : names) {
+      try {
+        if (Boolean.parseBoolean(SQLConf.get().getConfString(BUCKETING + name))) {
+          return true;
+        }
+        known = true;
+      } catch (NoSuchElementException e) { // SQL_CONF_NOT_FOUND
+        continue;
+      }
+    }
+    return !known && whenUnknown;
+  }
+
+  private static Class<?> classOrNull(String name) {
+    try {
+      return Class.forName(name);
+    } catch (ClassNotFoundException e) {
+      return null;
+    }
+  }
+
+  /** Spark's own exceptions as they are; a lookup that failed means a Spark that nobody has tried. */
+  private static RuntimeException unexpected(ReflectiveOperationException e) {
+    if (e instanceof InvocationTargetException && e.getCause() instanceof RuntimeException own) {
+      return own;
+    }
+    return new IllegalStateException("Headrace does not know this version of Spark: " + e, e);
+  }
+}

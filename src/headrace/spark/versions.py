@@ -1,0 +1,102 @@
+"""All that differs between PySpark 4.0, 4.1, 4.2 and 4.3, in Python; driver and executor Python.
+
+What differs in the JVM is in ``org.headrace.spark.Versions``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceReader
+    from pyspark.sql.types import DataType, StructType
+
+OLDEST, NEWEST = (4, 0), (4, 3)
+_INSTALL = "pip install 'headrace[spark]'"
+
+
+def check() -> None:
+    """Called when this room is imported. Raises ImportError without a PySpark that can work; warns of a newer one."""
+    try:
+        import pyspark
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyspark", "py4j"):
+            raise
+        raise ImportError(f"Headrace needs PySpark and there is none (no module {error.name!r}): {_INSTALL}") from None
+    found = minor_version(pyspark.__version__)
+    if found < OLDEST:
+        raise ImportError(
+            f"Headrace needs PySpark {_text(OLDEST)} or newer, found {pyspark.__version__}: {_INSTALL} in an "
+            "environment of its own"
+        )
+    if found > NEWEST:
+        warnings.warn(
+            f"Headrace was tested with PySpark {_text(OLDEST)} to {_text(NEWEST)}, found {pyspark.__version__}; if "
+            "something fails, look for a newer Headrace",
+            stacklevel=2,
+        )
+
+
+def minor_version(text: str) -> tuple[int, int]:
+    """The first two numbers of ``4.1.0.dev1``. Raises ImportError for a text that does not begin with them."""
+    match = re.match(r"(\d+)\.(\d+)", text)
+    if match is None:
+        raise ImportError(f"Headrace cannot read the version of this PySpark: {text!r}")
+    return int(match[1]), int(match[2])
+
+
+def session_defaults() -> dict[str, str]:
+    """Settings for a session of ours that later versions have by themselves: partitioning that spares a shuffle."""
+    bucketing = "spark.sql.sources.v2.bucketing"
+    return {f"{bucketing}.enabled": "true", f"{bucketing}.pushPartValues.enabled": "true"}
+
+
+def arrow_schema(struct: StructType) -> pa.Schema:
+    """PySpark's Arrow schema, timestamps in UTC: ``timezone`` from 4.2, ``timestamp_utc`` before."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if "timezone" in _parameters(to_arrow_schema):
+        return to_arrow_schema(struct, timezone="UTC")
+    return to_arrow_schema(struct, timestamp_utc=True)  # type: ignore[call-arg]
+
+
+def converter(type_: DataType) -> Callable[[Any], Any] | None:
+    """PySpark's own conversion of one Python value for Arrow; None where it would leave every value as it is."""
+    from pyspark.sql.conversion import LocalDataToArrowConversion
+
+    if "none_on_identity" in _parameters(LocalDataToArrowConversion._create_converter):
+        return LocalDataToArrowConversion._create_converter(type_, none_on_identity=True)
+    if not LocalDataToArrowConversion._need_converter(type_):
+        return None
+    return LocalDataToArrowConversion._create_converter(type_)
+
+
+def pushes_filters(reader: DataSourceReader) -> bool:
+    """Whether the reader has a ``pushFilters`` of its own; 4.0's Python Data Source knows no such method."""
+    from pyspark.sql.datasource import DataSourceReader
+
+    inherited = getattr(DataSourceReader, "pushFilters", None)
+    return inherited is not None and getattr(reader.pushFilters, "__func__", None) is not inherited
+
+
+def types_without_arrow() -> tuple[type[DataType], ...]:
+    """Spark's types that Arrow alone would turn into something else. The geographic ones came with 4.1."""
+    from pyspark.sql import types
+
+    names = ("UserDefinedType", "VariantType", "GeographyType", "GeometryType")
+    return tuple(getattr(types, name) for name in names if hasattr(types, name))
+
+
+@functools.cache
+def _parameters(function: Callable[..., Any]) -> frozenset[str]:
+    return frozenset(inspect.signature(function).parameters)
+
+
+def _text(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,176 @@
+"""``from_data_source`` and filters, on a Spark whose Python Data Source takes some: what arrives, whose they stay."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyspark.cloudpickle
+import pytest
+from pyspark.sql import SparkSession
+
+import headrace as hr
+from versions import skip_module_without
+
+skip_module_without("data source filters")
+
+from pyspark.sql.datasource import (  # noqa: E402
+    DataSource,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    Not,
+    StringStartsWith,
+)
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType  # noqa: E402
+
+from headrace.spark.data_source_filters import pushed_filter  # noqa: E402
+
+
+class PushingReader(DataSourceReader):
+    """Takes equality on ``id``, uses ``>`` on it but leaves it to Spark as well."""
+
+    def __init__(self) -> None:
+        self.equal: int | None = None
+        self.above = -1
+        self.given: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802
+        self.given = list(filters)
+        for filter_ in filters:
+            match filter_:
+                case EqualTo(attribute=("id",), value=number):
+                    self.equal = number
+                    continue
+                case GreaterThan(attribute=("id",), value=number):
+                    self.above = number // 10 * 10
+            yield filter_
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        for number in range(self.above + 1, 300):
+            if self.equal is None or self.equal == number:
+                yield number, f"s{number % 4}"
+
+
+class PushingSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "pushing"
+
+    def schema(self) -> StructType:
+        return StructType([StructField("id", IntegerType()), StructField("s", StringType())])
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PushingReader()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _classes_travel() -> Iterator[None]:
+    """For Spark's own path, whose workers cannot import this module; Headrace brings it by itself."""
+    module = sys.modules[__name__]
+    pyspark.cloudpickle.register_pickle_by_value(module)
+    yield
+    pyspark.cloudpickle.unregister_pickle_by_value(module)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "id = 7",
+        "id > 255",
+        "id = 7 OR id = 8",
+        "id > 255 AND s = 's3' AND upper(s) = 'S3'",
+        "id IS NOT NULL AND s IN ('s1')",
+    ],
+)
+def test_data_source_with_push_filters_gives_the_rows_that_spark_gives(
+    ctx: hr.SessionContext, spark: SparkSession, condition: str
+) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        spark.dataSource.register(PushingSource)
+        expected = spark.read.format("pushing").load().where(condition).collect()
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+    ctx.register_table("pushing", hr.from_data_source(PushingSource))
+    assert ctx.table("pushing").where(condition).collect() == expected
+
+
+ID, S = hr.Column("id"), hr.Column("s")
+
+
+def number(op: Any, n: int) -> hr.Expr:
+    return hr.Comparison(op, ID, hr.Literal(n, pa.int32()))
+
+
+def pushing() -> Any:
+    provider = hr.from_data_source(PushingSource)
+    provider.schema()
+    return provider
+
+
+def test_push_filters_answers_tell_kept_from_returned() -> None:
+    provider = pushing()
+    filters = [number("=", 7), number(">", 3), hr.Or(number("=", 1), number("=", 2)), hr.Not(hr.IsNull(ID))]
+    answers = provider.supports_filters_pushdown(filters)
+    assert answers == [
+        hr.FilterPushdown.EXACT,
+        hr.FilterPushdown.INEXACT,
+        hr.FilterPushdown.UNSUPPORTED,
+        hr.FilterPushdown.INEXACT,
+    ]
+
+
+def test_push_filters_interleaved_scans_each_get_their_own_reader() -> None:
+    provider = pushing()
+    schema = pa.schema([("id", pa.int32())])
+    asked = [(number("=", 7), hr.Not(hr.IsNull(ID))), (number("=", 8), number(">", 3)), (number("=", 7),)]
+    for filters in asked:
+        provider.supports_filters_pushdown(filters)
+    # IS NOT NULL is implied by id = 7 and not part of the request
+    for filters, expected in [((number("=", 8), number(">", 3)), 8), ((number("=", 7),), 7), ((number("=", 7),), 7)]:
+        plan = provider.scan(hr.ScanRequest(schema, ("id",), filters))
+        assert [batch["id"].to_pylist() for batch in plan.execute(0)] == [[expected]]
+        assert len(plan._reader.given) in (1, 2)
+    assert not provider._waiting
+    fresh = provider.scan(hr.ScanRequest(schema, ("id",)))
+    assert sum(batch.num_rows for batch in fresh.execute(0)) == 300
+
+
+def test_push_filters_that_are_never_scanned_are_forgotten() -> None:
+    provider = pushing()
+    for n in range(200):
+        provider.supports_filters_pushdown([number("=", n)])
+    assert len(provider._waiting) <= 64
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        (number("=", 1), EqualTo(("id",), 1)),
+        (hr.Comparison("<", hr.Literal(1, pa.int32()), ID), GreaterThan(("id",), 1)),
+        (hr.Not(number("<", 1)), Not(LessThan(("id",), 1))),
+        (hr.Column("flag"), EqualTo(("flag",), True)),
+        (hr.Not(hr.Column("flag")), Not(EqualTo(("flag",), True))),
+        (hr.IsNull(hr.Column("a", ("b",))), IsNull(("a", "b"))),
+        (hr.Not(hr.IsNull(ID)), IsNotNull(("id",))),
+        (hr.InList(ID, (hr.Literal(1, pa.int32()), hr.Literal(None, pa.int32()))), In(("id",), (1,))),
+        (hr.Not(hr.InList(ID, (hr.Literal(1, pa.int32()), hr.Literal(None, pa.int32())))), None),
+        (hr.StringMatch("STARTS_WITH", S, hr.Literal("a", pa.string())), StringStartsWith(("s",), "a")),
+        (hr.StringMatch("STARTS_WITH", S, hr.Literal(b"a", pa.binary())), None),
+        (hr.Comparison("=", ID, hr.Literal(None, pa.int32())), None),
+        (hr.Comparison("=", ID, S), None),
+        (hr.Comparison("=", hr.Cast(ID, "bigint"), hr.Literal(1, pa.int64())), None),
+        (hr.Or(number("=", 1), number("=", 2)), None),
+    ],
+)
+def test_pushed_filter_is_what_spark_gives(expr: hr.Expr, expected: Filter | None) -> None:
+    assert pushed_filter(expr) == expected

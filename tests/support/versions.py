@@ -1,0 +1,76 @@
+"""What Headrace does less well on an older Spark: each difference is declared here, and nowhere else.
+
+A test asks ``has`` and asserts the plan of either kind of version; the rows must be right on all of them.
+``docs/compatibility.md`` is made of the same list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Difference:
+    since: tuple[int, int]
+    what: str
+    before: str
+
+
+DIFFERENCES = {
+    "subset of keys": Difference(
+        (4, 3),
+        "`GROUP BY` on some of the columns of a `KeyPartitioning` needs no shuffle",
+        "Spark shuffles",
+    ),
+    "ordering on coalesce": Difference(
+        (4, 2),
+        "Partitions of one key that are each ordered stay so: a window over them needs no sort "
+        "(with `spark.sql.sources.v2.bucketing.preserveOrderingOnCoalesce.enabled`)",
+        "Spark sorts",
+    ),
+    "interrupt listener": Difference(
+        (4, 2),
+        "A cancelled task that waits for a provider is told so at once",
+        "it looks every 50 ms",
+    ),
+    "bucketing by default": Difference(
+        (4, 1),
+        "A session that you made yourself uses stated partitionings",
+        "it does after `spark.conf.set('spark.sql.sources.v2.bucketing.enabled', 'true')`; "
+        "`ctx.explain` says so, and sessions that Headrace starts have it on",
+    ),
+    "data source filters": Difference(
+        (4, 1),
+        "`from_data_source` passes filters to `pushFilters`",
+        "the Python Data Source has no `pushFilters`: Spark filters",
+    ),
+    "doubled quotes": Difference(
+        (4, 1),
+        "Spark's parser reads `'it''s'` as one text with a quote in it",
+        "it reads two texts, `its`; write `'it\\'s'`, which every version reads alike",
+    ),
+}
+
+
+def spark_version() -> tuple[int, int]:
+    import pyspark
+
+    from headrace.spark.versions import minor_version
+
+    return minor_version(pyspark.__version__)
+
+
+def has(name: str) -> bool:
+    """Whether the Spark of this run has it."""
+    return spark_version() >= DIFFERENCES[name].since
+
+
+def skip_module_without(name: str) -> None:
+    """For tests of a thing that an older Spark does not have at all; the report gives the reason."""
+    import pytest
+
+    if not has(name):
+        difference = DIFFERENCES[name]
+        pytest.skip(
+            f"from Spark {difference.since[0]}.{difference.since[1]} on: {difference.what}", allow_module_level=True
+        )

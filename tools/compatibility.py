@@ -1,0 +1,115 @@
+"""docs/compatibility.md, made of the matrix's results (docs/compatibility.json) and the declared differences."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "compatibility.json"
+DOCUMENT = ROOT / "docs" / "compatibility.md"
+
+_INTRODUCTION = """# Compatibility
+
+One wheel and one jar serve PySpark 4.0, 4.1, 4.2 and 4.3. `pip install headrace` leaves the PySpark that you have as
+it is; `pip install 'headrace[spark]'` brings one where there is none. PySpark 3.5 is refused when `headrace.spark` is
+imported, and a version newer than these is used with a warning.
+
+*This page is made by `make matrix`, which installs the wheel beside each Spark and runs the tests on it. Do not edit.*
+"""
+
+_DIFFERENCES = """
+## What an older Spark lacks
+
+Optimizations only, and one word of Spark's grammar: the rows are the same on every version, and the tests compare
+them. What `ctx.explain` says is true for the version that you run.
+
+| what | since | before that |
+|---|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Cell:
+    spark: str
+    python: str
+    jdk: str
+
+    def __str__(self) -> str:
+        return f"Spark {self.spark}, Python {self.python}, JDK {self.jdk}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one cell gave. ``failed`` has the names of the tests; ``missing`` says why nothing ran."""
+
+    date: str
+    passed: int = 0
+    skipped: int = 0
+    failed: tuple[str, ...] = ()
+    missing: str | None = None
+
+    def text(self) -> str:
+        if self.missing is not None:
+            return f"not run: {self.missing}"
+        skipped = f", {self.skipped} skipped" if self.skipped else ""
+        return f"{self.passed} passed{skipped}" + (f", **{len(self.failed)} failed**" if self.failed else "")
+
+
+def record(cell: Cell, result: Result) -> None:
+    """Put one cell's result beside the others and write the document anew."""
+    results = {**load(), cell: result}
+    entries = [{**asdict(cell), **asdict(result)} for cell, result in sorted(results.items(), key=_order)]
+    RESULTS.write_text(json.dumps(entries, indent=1) + "\n")
+    DOCUMENT.write_text(document(load()))
+
+
+def load() -> dict[Cell, Result]:
+    entries = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    results = {}
+    for entry in entries:
+        cell = Cell(entry.pop("spark"), entry.pop("python"), entry.pop("jdk"))
+        results[cell] = Result(**{**entry, "failed": tuple(entry["failed"])})
+    return results
+
+
+def document(results: dict[Cell, Result]) -> str:
+    """The whole page."""
+    lines = ["\n## What was run\n", "| Spark | Python | JDK | tests | date |", "|---|---|---|---|---|"]
+    for cell, result in sorted(results.items(), key=_order):
+        lines.append(f"| {cell.spark} | {cell.python} | {cell.jdk} | {result.text()} | {result.date} |")
+    lines += _failures(results)
+    differences = "".join(
+        f"| {difference.what} | {'.'.join(map(str, difference.since))} | {difference.before} |\n"
+        for difference in _declared()
+    )
+    return _INTRODUCTION + "\n".join(lines) + "\n" + _DIFFERENCES + differences
+
+
+def _failures(results: dict[Cell, Result]) -> Iterable[str]:
+    failing = {cell: result for cell, result in results.items() if result.failed}
+    if not failing:
+        return
+    yield "\nFailed:\n"
+    for cell, result in sorted(failing.items(), key=_order):
+        for name in result.failed:
+            yield f"- {cell}: `{name}`"
+
+
+def _order(item: tuple[Cell, Result]) -> tuple[tuple[int, ...], ...]:
+    cell = item[0]
+    return tuple(tuple(map(int, part.split("."))) for part in (cell.jdk, cell.python, cell.spark))
+
+
+def _declared() -> list[Any]:
+    """The differences that the tests know, newest first."""
+    spec = importlib.util.spec_from_file_location("declared", ROOT / "tests" / "support" / "versions.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return sorted(module.DIFFERENCES.values(), key=lambda difference: difference.since, reverse=True)

@@ -1,0 +1,113 @@
+"""Runs the tests, with one wheel, on every Spark, JDK and Python that the machine has; writes docs/compatibility.md.
+
+``python -m tools.matrix`` runs all cells; ``--spark 4.0``, ``--jdk 25`` and ``--python 3.13`` only those, and ``--tests
+tests/spark/test_session.py`` other tests. Results of earlier runs are kept for the cells that are not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime as dt
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from tools import compatibility
+from tools.compatibility import Cell, Result
+from tools.environments import JDKS, PYTHONS, ROOT, SPARKS, environment, jdk
+
+ALL_TESTS = ("tests/spark", "tests/process")
+CORE_TESTS = ("tests/spark", "-m", "core")
+USUAL_PYTHON, USUAL_JDK = PYTHONS[0], JDKS[0]
+CELL_SECONDS = 3600.0
+
+
+def cells() -> list[Cell]:
+    """Every Spark on the usual JDK and Python; other JDKs with every Spark; other Pythons with the outermost two."""
+    usual = [Cell(spark, USUAL_PYTHON, USUAL_JDK) for spark in SPARKS]
+    jdks = [Cell(spark, USUAL_PYTHON, version) for version in JDKS[1:] for spark in SPARKS]
+    pythons = [Cell(spark, version, USUAL_JDK) for version in PYTHONS[1:] for spark in (SPARKS[0], SPARKS[-1])]
+    return [*usual, *jdks, *pythons]
+
+
+def main() -> None:
+    """Ends with status 1 if a test failed in any cell."""
+    arguments = _arguments()
+    chosen = [
+        cell
+        for cell in cells()
+        if cell.spark in (arguments.spark or SPARKS)
+        and cell.python in (arguments.python or PYTHONS)
+        and cell.jdk in (arguments.jdk or JDKS)
+    ]
+    wheel = build_wheel()
+    failed = False
+    for cell in chosen:
+        usual = cell.python == USUAL_PYTHON and cell.jdk == USUAL_JDK
+        tests = arguments.tests or (ALL_TESTS if usual and not arguments.core else CORE_TESTS)
+        result = run(cell, wheel, tests)
+        compatibility.record(cell, result)
+        print(f"{cell}: {result.text()}", flush=True)
+        failed = failed or bool(result.failed)
+    sys.exit(1 if failed else 0)
+
+
+def build_wheel() -> Path:
+    """The one wheel, built as a release is: in isolation, against the oldest Spark."""
+    (ROOT / "src" / "headrace" / "headrace-connector.jar").unlink(missing_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="headrace-wheel-"))
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, ROOT], check=True)
+    (wheel,) = folder.glob("headrace-*.whl")
+    return wheel
+
+
+def run(cell: Cell, wheel: Path, tests: tuple[str, ...] | list[str]) -> Result:
+    """Install the wheel where the cell's Spark is and run the tests against it, not against the sources."""
+    today = dt.date.today().isoformat()
+    home = jdk(cell.jdk)
+    if home is None:
+        return Result(today, missing=f"no JDK {cell.jdk} on this machine")
+    python = environment(cell.spark, cell.python)
+    if python is None:
+        return Result(today, missing=f"no Python {cell.python} on this machine")
+    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet"]
+    subprocess.run([*pip, f"{wheel}[sql,pandas]"], check=True)
+    subprocess.run([*pip, "--force-reinstall", "--no-deps", wheel], check=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "report.xml"
+        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
+        path = f"{home}/bin{os.pathsep}{python.parent}{os.pathsep}{os.environ['PATH']}"
+        environ = {**os.environ, "JAVA_HOME": home, "PATH": path}
+        environ.pop("PYTHONPATH", None)
+        try:
+            subprocess.run(command, cwd=ROOT, env=environ, timeout=CELL_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return Result(today, failed=("the run took longer than an hour",))
+        return _read(report, today)
+
+
+def _read(report: Path, today: str) -> Result:
+    if not report.exists():
+        return Result(today, failed=("pytest did not run",))
+    cases = list(ElementTree.parse(report).getroot().iter("testcase"))
+    bad = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    names = tuple(f"{case.get('classname')}.{case.get('name')}" for case in bad)
+    return Result(today, passed=len(cases) - len(bad) - skipped, skipped=skipped, failed=names)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--spark", action="append", choices=SPARKS)
+    parser.add_argument("--python", action="append", choices=PYTHONS)
+    parser.add_argument("--jdk", action="append", choices=JDKS)
+    parser.add_argument("--core", action="store_true", help="the core tests in every cell")
+    parser.add_argument("--tests", nargs="+", help="these tests in every cell")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,7 @@ import typing
 from headrace.arrow.sources import BatchSource
 from headrace.errors import (
     DeregisteredError,
+    EvaluationError,
     HeadraceError,
     PlanError,
     ProducerLostError,
@@ -80,6 +81,7 @@ __all__ = [
     "DataFile",
     "DatasetTable",
     "DeregisteredError",
+    "EvaluationError",
     "ExecutionPlan",
     "Expr",
     "FileFormat",

@@ -7,6 +7,7 @@ HeadraceError
 ├── PlanError
 ├── ProviderError
 ├── SchemaMismatchError
+├── EvaluationError
 ├── StreamError
 │   ├── SinkClosedError
 │   ├── ScanEndedError
@@ -63,6 +64,20 @@ class ProviderError(HeadraceError):
 
 class SchemaMismatchError(HeadraceError):
     """Batches (or a plan) do not have the schema that was promised; names both schemas."""
+
+
+class EvaluationError(HeadraceError):
+    """``Expr.evaluate`` met a value for which Spark, with ANSI on, fails the query: overflow, a zero divisor, bad text.
+
+    ``condition`` is Spark's own name of it: ``ARITHMETIC_OVERFLOW``, ``DIVIDE_BY_ZERO``, ``CAST_INVALID_INPUT``...
+    """
+
+    def __init__(self, condition: str, message: str) -> None:
+        super().__init__(condition, message)
+        self.condition = condition
+
+    def __str__(self) -> str:
+        return f"[{self.condition}] {self.args[1]}"
 
 
 class StreamError(HeadraceError):

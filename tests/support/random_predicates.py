@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.expr.nodes import (
     And,
+    Call,
     Cast,
     Column,
     Comparison,
@@ -35,7 +36,8 @@ TEXTS = ["", "a", "ab", "abc", "b", "A", "é", "e\u0301", "日本", "😀", "\uf
 TEXTS += ["a%", "a_b", "it's", "a\\b", "!", "a\n"]
 EPOCH = dt.datetime(1970, 1, 1)
 TIMES = [EPOCH - dt.timedelta(microseconds=1), EPOCH, dt.datetime(2024, 2, 29, 1, 2, 3, 4)]
-POOLS: dict[str, tuple[pa.DataType, list[Any]]] = {
+Pools = dict[str, tuple[pa.DataType, list[Any]]]
+POOLS: Pools = {
     "i": (pa.int32(), INTS),
     "l": (pa.int64(), [*INTS, 2**53 + 1, -(2**63), 2**63 - 1]),
     "f": (pa.float32(), [*SPECIAL, 1.5, -1.5, FLOAT_TENTH]),
@@ -60,11 +62,11 @@ ORDER: list[ComparisonOp] = ["=", "<", "<=", ">", ">=", "<=>"]
 MATCHES: list[StringMatchOp] = ["STARTS_WITH", "ENDS_WITH", "CONTAINS"]
 
 
-def random_table(rng: Random, rows: int, schema: pa.Schema = SCHEMA) -> pa.Table:
+def random_table(rng: Random, rows: int, schema: pa.Schema = SCHEMA, pools: Pools = POOLS) -> pa.Table:
     """Rows of values from the pools, a quarter of them null; ``id`` numbers the rows."""
 
     def pick(name: str) -> Any:
-        return None if rng.random() < 0.25 else rng.choice(POOLS[name][1])
+        return None if rng.random() < 0.25 else rng.choice(pools[name][1])
 
     columns = []
     for field in schema:
@@ -167,4 +169,27 @@ def spark_sql(expr: Expr) -> str:
             return f"(NOT {spark_sql(operand)})"
         case Cast(operand=operand, spark_type=spark_type):
             return f"CAST({spark_sql(operand)} AS {spark_type})"
+        case Call(name=name, args=args):
+            return call_sql(name, [spark_sql(arg) for arg in args])
     raise AssertionError(f"no Spark SQL for {expr!r}")
+
+
+_TRIMS = {"TRIM": "BOTH", "LTRIM": "LEADING", "RTRIM": "TRAILING"}
+
+
+def call_sql(name: str, args: list[str]) -> str:
+    """A function call as it stands in SQL, from the name that Spark gives it when it pushes it."""
+    if name in ("+", "-", "*", "/", "%"):
+        return f"({args[0]} {name} {args[1]})" if len(args) == 2 else f"(- {args[0]})"
+    if name == "CASE_WHEN":
+        pairs = zip(args[0:-1:2], args[1::2], strict=True)
+        tail = f" ELSE {args[-1]}" if len(args) % 2 else ""
+        return "CASE" + "".join(f" WHEN {condition} THEN {value}" for condition, value in pairs) + tail + " END"
+    if name in _TRIMS and len(args) == 2:
+        return f"TRIM({_TRIMS[name]} {args[1]} FROM {args[0]})"
+    if name == "EXTRACT_DAY_OF_WEEK":  # ISO's, as pushed
+        return f"(weekday({args[0]}) + 1)"
+    if name.startswith("EXTRACT_"):
+        field = name.removeprefix("EXTRACT_")
+        return f"EXTRACT({ {'DAY_OF_YEAR': 'DOY', 'YEAR_OF_WEEK': 'YEAROFWEEK'}.get(field, field) } FROM {args[0]})"
+    return f"{name}({', '.join(args)})"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -211,21 +211,46 @@ def test_given_filter_is_asked_about_and_shown() -> None:
     assert "'weight': 12," in str(report)
 
 
-def test_given_filter_without_reference_evaluation_is_noted() -> None:
-    length = hr.Comparison("=", hr.Call("CHAR_LENGTH", (hr.Column("s"),)), hr.Literal(1, pa.int32()))
+def trusting(wanted: Callable[[hr.Expr], bool]) -> hr.TableProvider:
+    """Answers EXACT where ``wanted`` says so, and filters nothing."""
 
     class Trusting(hr.MemTable):
         def supports_filters_pushdown(self, filters: Any) -> Any:
-            return [hr.FilterPushdown.EXACT if f == length else hr.FilterPushdown.UNSUPPORTED for f in filters]
+            return [hr.FilterPushdown.EXACT if wanted(f) else hr.FilterPushdown.UNSUPPORTED for f in filters]
 
         def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
             return super().scan(hr.ScanRequest(request.schema, request.projection, (), request.limit))
 
-    report = check_provider(Trusting(NUMBERED), filters=[length], samples=1)
+    return Trusting(NUMBERED)
+
+
+SOUNDEX = hr.Comparison("=", hr.Call("SOUNDEX", (hr.Column("s"),)), hr.Literal("A", pa.string()))
+NO_INT = hr.Comparison("=", hr.Cast(hr.Column("s"), "int"), hr.Literal(1, pa.int32()))
+
+
+@pytest.mark.parametrize(
+    ("expr", "reason"),
+    [
+        (SOUNDEX, "no reference evaluation for Spark's function SOUNDEX"),
+        (NO_INT, r"[CAST_INVALID_INPUT]"),
+    ],
+)
+def test_given_filter_that_cannot_be_verified_is_noted(expr: hr.Expr, reason: str) -> None:
+    report = check_provider(trusting(lambda asked: asked == expr), filters=[expr], samples=1)
     assert report.ok, str(report)
     (note,) = [f for f in report.findings if f.promise is Promise.FILTERS]
     assert note.severity is Severity.NOTE
-    assert "could not be verified: no reference evaluation for Spark's function CHAR_LENGTH" in note.message
+    assert f"could not be verified: {reason}" in note.message
+
+
+@pytest.mark.parametrize("name", ["UPPER", "CHAR_LENGTH", "SUBSTRING", "CONCAT", "COALESCE", "CASE_WHEN", "%", "ABS"])
+def test_generated_filters_with_functions_catch_who_does_not_apply_them(name: str) -> None:
+    def called(expr: hr.Expr) -> bool:
+        return any(isinstance(node, hr.Call) and node.name == name for node in expr.walk())
+
+    report = check_provider(trusting(called), samples=1)
+    assert not report.ok
+    assert f"answered EXACT for `{name}(" in str(report)
 
 
 @pytest.mark.parametrize("expr", [hr.IsNull(hr.Column("nope")), hr.Column("weight")], ids=repr)

@@ -172,11 +172,6 @@ def test_evaluate_unknown_function_raises_and_names_it() -> None:
         truths(expr, a=["x"])
 
 
-def test_evaluate_lossy_cast_raises() -> None:
-    with pytest.raises(NotImplementedError, match="CAST"):
-        truths(Comparison("=", Cast(A, "int"), Literal(1, pa.int32())), a=["1"])
-
-
 def test_evaluate_missing_column_and_value_expression_raise() -> None:
     with pytest.raises(KeyError, match="nope"):
         truths(IsNull(Column("nope")), a=[1])

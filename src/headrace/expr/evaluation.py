@@ -1,19 +1,23 @@
 """The reference evaluation of an Expr over an Arrow batch, with Spark's meaning; pure, runs anywhere.
 
 Each column is first brought to the form Spark sees (its wire type). Then every node becomes an array with a
-value per row. Correctness comes before speed.
+value per row. Correctness comes before speed. What Spark does not evaluate (the right leg of AND where the left is
+false, the branches of CASE not taken) is not evaluated here either, so that it cannot fail.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.types import wire_type
+from headrace.errors import EvaluationError
+from headrace.expr import arithmetic, casts, functions
 from headrace.expr.nodes import (
     And,
     Call,
@@ -29,48 +33,28 @@ from headrace.expr.nodes import (
     StringMatch,
     legs,
 )
-from headrace.expr.semantics import Kind, cast_target, kind_of, widens
+from headrace.expr.semantics import Kind, cast_target, kind_of
+
+_RIGHT_FIRST = {"/", "%"}  # Spark looks at the divisor first
 
 
-def evaluate(expr: Expr, batch: pa.RecordBatch) -> pa.BooleanArray:
+def evaluate(expr: Expr, batch: pa.RecordBatch, ansi: bool = True, time_zone: str | None = None) -> pa.BooleanArray:
     """See ``Expr.evaluate``."""
-    return _truth(expr, batch)
+    columns = {node for node in expr.walk() if isinstance(node, Column)}
+    rows = _Rows({column: _column(column, batch) for column in columns}, batch.num_rows)
+    return _Evaluation(ansi, time_zone).truth(expr, rows)
 
 
-def _truth(expr: Expr, batch: pa.RecordBatch) -> pa.BooleanArray:
-    result = _value(expr, batch)
-    if pa.types.is_null(result.type):
-        return result.cast(pa.bool_())
-    if not pa.types.is_boolean(result.type):
-        raise TypeError(f"{expr!r} has type {result.type} and is not a predicate")
-    return result
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a batch: the columns that an expression reads, in wire types."""
 
+    columns: dict[Column, pa.Array]
+    count: int
 
-def _value(expr: Expr, batch: pa.RecordBatch) -> pa.Array:
-    match expr:
-        case Column():
-            return _column(expr, batch)
-        case Literal():
-            return pa.repeat(expr.scalar(), batch.num_rows)
-        case And():
-            return functools.reduce(pc.and_kleene, (_truth(leg, batch) for leg in legs(expr, And)))
-        case Or():
-            return functools.reduce(pc.or_kleene, (_truth(leg, batch) for leg in legs(expr, Or)))
-        case Not():
-            return pc.invert(_truth(expr.operand, batch))
-        case IsNull():
-            return _value(expr.operand, batch).is_null()
-        case Comparison():
-            return _compared(expr, _value(expr.left, batch), _value(expr.right, batch))
-        case InList():
-            return _in_list(expr, batch)
-        case StringMatch():
-            return _string_match(expr, _value(expr.operand, batch), _value(expr.pattern, batch))
-        case Cast():
-            return _cast(expr, _value(expr.operand, batch))
-        case Call():
-            raise NotImplementedError(f"no reference evaluation for Spark's function {expr.name} in {expr!r}")
-    raise NotImplementedError(f"no reference evaluation for {type(expr).__name__}")
+    def where(self, mask: pa.BooleanArray) -> _Rows:
+        columns = {column: array.filter(mask) for column, array in self.columns.items()}
+        return _Rows(columns, pc.sum(mask, min_count=0).as_py())
 
 
 def _column(column: Column, batch: pa.RecordBatch) -> pa.Array:
@@ -84,20 +68,166 @@ def _column(column: Column, batch: pa.RecordBatch) -> pa.Array:
     return to_wire(array, wire_type(array.type, column.name), column.name)
 
 
-def _in_list(expr: InList, batch: pa.RecordBatch) -> pa.Array:
-    if not expr.values:
-        return pa.repeat(pa.scalar(False), batch.num_rows)
-    operand = _value(expr.operand, batch)
-    tests = (_compared(expr, operand, _value(value, batch)) for value in expr.values)
-    return functools.reduce(pc.or_kleene, tests)
+class _Evaluation:
+    def __init__(self, ansi: bool, time_zone: str | None) -> None:
+        self._ansi = ansi
+        self._time_zone = time_zone
+
+    def truth(self, expr: Expr, rows: _Rows) -> pa.BooleanArray:
+        result = self.value(expr, rows)
+        if pa.types.is_null(result.type):
+            return result.cast(pa.bool_())
+        if not pa.types.is_boolean(result.type):
+            raise TypeError(f"{expr!r} has type {result.type} and is not a predicate")
+        return result
+
+    def value(self, expr: Expr, rows: _Rows) -> pa.Array:
+        match expr:
+            case Column():
+                return rows.columns[expr]
+            case Literal():
+                return pa.repeat(expr.scalar(), rows.count)
+            case And():
+                return self._connected(legs(expr, And), rows, pc.and_kleene, decisive=False)
+            case Or():
+                return self._connected(legs(expr, Or), rows, pc.or_kleene, decisive=True)
+            case Not():
+                return pc.invert(self.truth(expr.operand, rows))
+            case IsNull():
+                return self.value(expr.operand, rows).is_null()
+            case Comparison(op="<=>"):
+                return _null_safe_equal(self.value(expr.left, rows), self.value(expr.right, rows), expr)
+            case Comparison():
+                left, right = self._strictly((expr.left, expr.right), rows)
+                return _ordered(expr.op, left, right, expr)
+            case InList():
+                return self._in_list(expr, rows)
+            case StringMatch():
+                operand, pattern = self._strictly((expr.operand, expr.pattern), rows)
+                return _string_match(expr, operand, pattern)
+            case Cast():
+                return self._cast(expr, rows)
+            case Call():
+                return self._call(expr, rows)
+        raise NotImplementedError(f"no reference evaluation for {type(expr).__name__}")
+
+    def _where(self, mask: pa.BooleanArray, expr: Expr, rows: _Rows, *, truth: bool = False) -> pa.Array:
+        """``expr`` in the rows of ``mask``, and null in the others, for which it is not evaluated."""
+        evaluated = self.truth if truth else self.value
+        if not _may_fail(expr) or pc.all(mask, min_count=0).as_py():
+            return evaluated(expr, rows)
+        found = evaluated(expr, rows.where(mask))
+        place = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
+        return found.take(pc.if_else(mask, place, pa.scalar(None, pa.int64())))
+
+    def _strictly(self, operands: Sequence[Expr], rows: _Rows) -> list[pa.Array]:
+        """Operands of a function that is null when one is: the next is not evaluated where one was null."""
+        found: list[pa.Array] = []
+        present = pa.repeat(pa.scalar(True), rows.count)
+        for operand in operands:
+            found.append(self._where(present, operand, rows))
+            present = pc.and_(present, found[-1].is_valid())
+        return found
+
+    def _connected(
+        self, operands: Sequence[Expr], rows: _Rows, connect: Callable[..., pa.Array], decisive: bool
+    ) -> pa.Array:
+        result = self.truth(operands[0], rows)
+        for operand in operands[1:]:
+            undecided = pc.fill_null(pc.not_equal(result, decisive), True)
+            result = connect(result, self._where(undecided, operand, rows, truth=True))
+        return result
+
+    def _in_list(self, expr: InList, rows: _Rows) -> pa.Array:
+        if not expr.values:
+            return pa.repeat(pa.scalar(False), rows.count)
+        operand = self.value(expr.operand, rows)
+        result = pa.repeat(pa.scalar(False), rows.count)
+        for value in expr.values:
+            open_ = pc.and_(operand.is_valid(), pc.fill_null(pc.invert(result), True))
+            result = pc.or_kleene(result, _ordered("=", operand, self._where(open_, value, rows), expr))
+        return result
+
+    def _cast(self, expr: Cast, rows: _Rows) -> pa.Array:
+        operand = self.value(expr.operand, rows)
+        target = cast_target(expr.spark_type)
+        if target is None:
+            raise NotImplementedError(f"no reference evaluation for the cast of {operand.type} in {expr!r}")
+        with _naming(expr):
+            return casts.cast(operand, target, self._ansi, self._time_zone)
+
+    def _call(self, expr: Call, rows: _Rows) -> pa.Array:
+        name, args = expr.name, expr.args
+        if name == "COALESCE":
+            return self._coalesce(expr, rows)
+        if name == "CASE_WHEN":
+            return self._case_when(expr, rows)
+        if name == "CONCAT":  # Spark evaluates all its parts
+            values = [self.value(arg, rows) for arg in args]
+        elif name in _RIGHT_FIRST:
+            values = self._strictly(args[::-1], rows)[::-1]
+        else:
+            values = self._strictly(args, rows)
+        with _naming(expr):
+            if name in arithmetic.OPERATIONS:
+                return arithmetic.call(name, values, self._ansi)
+            return functions.call(name, values, self._time_zone)
+
+    def _coalesce(self, expr: Call, rows: _Rows) -> pa.Array:
+        missing = pa.repeat(pa.scalar(True), rows.count)
+        branches: list[tuple[pa.BooleanArray, pa.Array]] = []
+        for arg in expr.args:
+            found = self._where(missing, arg, rows)
+            branches.append((pc.and_(missing, found.is_valid()), found))
+            missing = pc.and_(missing, found.is_null())
+        return _chosen(expr, branches, rows)
+
+    def _case_when(self, expr: Call, rows: _Rows) -> pa.Array:
+        """Arguments are condition, value, condition, value... and at the end perhaps the value for ELSE."""
+        args = expr.args
+        left = pa.repeat(pa.scalar(True), rows.count)
+        branches: list[tuple[pa.BooleanArray, pa.Array]] = []
+        for condition, value in zip(args[0:-1:2], args[1::2], strict=True):
+            taken = pc.and_(left, pc.fill_null(self._where(left, condition, rows, truth=True), False))
+            branches.append((taken, self._where(taken, value, rows)))
+            left = pc.and_(left, pc.invert(taken))
+        if len(args) % 2:
+            branches.append((left, self._where(left, args[-1], rows)))
+        return _chosen(expr, branches, rows)
 
 
-def _compared(expr: Comparison | InList, left: pa.Array, right: pa.Array) -> pa.Array:
-    op = expr.op if isinstance(expr, Comparison) else "="
-    if op == "<=>":
-        both_null = pc.and_(left.is_null(), right.is_null())
-        return pc.or_(both_null, pc.fill_null(_ordered("=", left, right, expr), False))
-    return _ordered(op, left, right, expr)
+@contextlib.contextmanager
+def _naming(expr: Expr) -> Iterator[None]:
+    """A refusal or a failure says in which part of the predicate it is."""
+    try:
+        yield
+    except NotImplementedError as error:
+        raise NotImplementedError(f"{error}, in {expr!r}") from None
+    except EvaluationError as error:
+        raise EvaluationError(error.condition, f"{error.args[1]}, in {expr!r}") from None
+
+
+def _may_fail(expr: Expr) -> bool:
+    return any(isinstance(node, (Call, Cast)) for node in expr.walk())
+
+
+def _chosen(expr: Expr, branches: Sequence[tuple[pa.BooleanArray, pa.Array]], rows: _Rows) -> pa.Array:
+    """In each row the value of the branch taken, null where none is. Spark gives all branches one type."""
+    types = {array.type for _, array in branches if not pa.types.is_null(array.type)}
+    if len(types) > 1:
+        raise NotImplementedError(f"no reference evaluation for values of {sorted(map(str, types))} in {expr!r}")
+    if not types:
+        return pa.nulls(rows.count)
+    result = pa.nulls(rows.count, types.pop())
+    for taken, array in branches:
+        if not pa.types.is_null(array.type):
+            result = pc.if_else(taken, array, result)
+    return result
+
+
+def _null_safe_equal(left: pa.Array, right: pa.Array, expr: Expr) -> pa.Array:
+    both_null = pc.and_(left.is_null(), right.is_null())
+    return pc.or_(both_null, pc.fill_null(_ordered("=", left, right, expr), False))
 
 
 def _ordered(op: str, left: pa.Array, right: pa.Array, expr: Expr) -> pa.Array:
@@ -171,10 +301,3 @@ _matchers: dict[str, Callable[[bytes, bytes], bool]] = {
 def _as_bytes(array: pa.Array) -> list[bytes | None]:
     values: list[bytes | None] = array.cast(pa.large_binary()).to_pylist()
     return values
-
-
-def _cast(expr: Cast, operand: pa.Array) -> pa.Array:
-    target = cast_target(expr.spark_type)
-    if target is None or not widens(operand.type, target):
-        raise NotImplementedError(f"no reference evaluation for the cast of {operand.type} in {expr!r}")
-    return operand.cast(target)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from typing import Literal as OneOf
@@ -57,26 +57,36 @@ class Expr:
 
         return to_pyarrow.to_pyarrow(self, schema)
 
-    def to_sql(self, dialect: str, *, schema: pa.Schema | None = None) -> str | None:
+    def to_sql(self, dialect: str, *, schema: pa.Schema | None = None, bytewise: Collection[str] = ()) -> str | None:
         """This predicate as quoted SQL for a WHERE clause of ``dialect``; None where its meaning differs.
 
         ``sqlite``, ``duckdb`` and ``postgres`` are translated; for sqlglot's other dialects the answer is
         None, and a name it does not know raises ValueError. ``schema``, the table's Arrow schema, allows
         casts and comparisons of two columns. Needs sqlglot (``pip install headrace[sql]``).
+
+        ``bytewise`` names text columns of which the database calls only equal bytes equal, as PostgreSQL does with
+        ``text`` and ``varchar`` unless their collation is nondeterministic. Equality and IN then name the column as
+        it is, and an index of it can be used; other columns are compared as text with a binary collation.
         """
         from headrace.expr import to_sql
 
-        return to_sql.to_sql(self, dialect, schema)
+        return to_sql.to_sql(self, dialect, schema, bytewise)
 
-    def evaluate(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+    def evaluate(self, batch: pa.RecordBatch, *, ansi: bool = True, time_zone: str | None = None) -> pa.BooleanArray:
         """Spark's answer for each row of ``batch``: true, false or null.
 
-        Raises NotImplementedError for a part whose Spark meaning is not built in (every ``Call``, most
-        casts), KeyError for a column that is not there, TypeError when the expression is not a predicate.
+        ``ansi``: the session's ``spark.sql.ansi.enabled``, on by default in Spark 4. It decides what overflow,
+        division by zero and casts of unfit values are: EvaluationError with ANSI on, null or a wrapped value with
+        ANSI off. ``time_zone``: the session's, for what depends on it, such as the hour or the date of a TIMESTAMP.
+
+        Known are arithmetic, ``abs``, ``upper``, ``lower``, ``length``, ``substring``, ``trim``, ``concat``,
+        ``coalesce``, CASE WHEN, the fields of dates and times, and most casts. Raises NotImplementedError that names
+        the part whose Spark meaning is not built in, KeyError for a column that is not there, TypeError when the
+        expression is not a predicate.
         """
         from headrace.expr import evaluation
 
-        return evaluation.evaluate(self, batch)
+        return evaluation.evaluate(self, batch, ansi, time_zone)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

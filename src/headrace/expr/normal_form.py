@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
+from headrace.errors import EvaluationError
 from headrace.expr.evaluation import evaluate
 from headrace.expr.nodes import (
     And,
@@ -73,8 +74,10 @@ def _normal(expr: Expr, negated: bool) -> Expr:
 
 def _constant(expr: Expr, negated: bool) -> Expr:
     try:
-        answer = evaluate(expr, _one_row())[0].as_py()
-    except (NotImplementedError, TypeError):
+        answer, without_ansi = (evaluate(expr, _one_row(), ansi)[0].as_py() for ansi in (True, False))
+    except (NotImplementedError, TypeError, EvaluationError):
+        return Not(expr) if negated else expr
+    if answer is not without_ansi:
         return Not(expr) if negated else expr
     return NULL if answer is None else TRUE if answer is not negated else FALSE
 

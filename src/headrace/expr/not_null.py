@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from headrace.expr.nodes import And, Call, Cast, Column, Comparison, Expr, InList, IsNull, Literal, Not, Or, StringMatch
 
-_STRICT_FUNCTIONS = {"+", "-", "*", "/", "%", "ABS", "UPPER", "LOWER", "CHAR_LENGTH", "TRIM", "SUBSTRING"}
+_STRICT_FUNCTIONS = {"+", "-", "*", "/", "%", "ABS", "UPPER", "LOWER", "CHAR_LENGTH", "OCTET_LENGTH", "BIT_LENGTH"}
+_STRICT_FUNCTIONS |= {"TRIM", "LTRIM", "RTRIM", "SUBSTRING", "CONCAT"}
 """Functions of Spark's that are null when an argument is."""
 
 

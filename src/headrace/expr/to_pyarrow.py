@@ -182,8 +182,9 @@ class _Translator:
         if self._schema is None or not isinstance(operand, Column):
             return False  # a cast is in Spark's own unit
         type_ = column_type(self._schema, operand)
-        counted = type_ is not None and (pa.types.is_timestamp(type_) or pa.types.is_duration(type_))
-        return counted and type_.unit == "ns"
+        if type_ is None or not (pa.types.is_timestamp(type_) or pa.types.is_duration(type_)):
+            return False
+        return bool(type_.unit == "ns")
 
     def _operand(self, expr: Expr, kind: Kind | None) -> pc.Expression:
         """The column, or a lossless cast of one; with a schema, in a form that pyarrow compares."""

@@ -7,6 +7,7 @@ that for the dialects translated here. Names and values only enter as sqlglot no
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 
 import pyarrow as pa
 from sqlglot import exp
@@ -41,22 +42,23 @@ _OPERATORS: dict[str, type[exp.Expression]] = {
 _LONGEST_CHAIN = 100  # SQLite refuses trees deeper than 1000
 
 
-def to_sql(expr: Expr, dialect: str, schema: pa.Schema | None = None) -> str | None:
+def to_sql(expr: Expr, dialect: str, schema: pa.Schema | None = None, bytewise: Collection[str] = ()) -> str | None:
     """See ``Expr.to_sql``."""
     values = DIALECTS.get(dialect)
     if values is None:
         Dialect.get_or_raise(dialect)  # ValueError for a name sqlglot does not know
         return None
     try:
-        return _Translator(values, schema).predicate(normal_form(expr)).sql(dialect=dialect)
+        return _Translator(values, schema, bytewise).predicate(normal_form(expr)).sql(dialect=dialect)
     except Inexact:
         return None
 
 
 class _Translator:
-    def __init__(self, values: SqlValues, schema: pa.Schema | None) -> None:
+    def __init__(self, values: SqlValues, schema: pa.Schema | None, bytewise: Collection[str]) -> None:
         self._values = values
         self._schema = schema
+        self._bytewise = bytewise
 
     def predicate(self, expr: Expr) -> exp.Expression:
         match expr:
@@ -86,7 +88,8 @@ class _Translator:
         left = expr.left
         if isinstance(expr.right, Literal):
             kind = self._literal_kind(expr.right)
-            operands = [self._operand(left, kind), self._values.literal(expr.right, kind)]
+            same = expr.op in ("=", "<=>")
+            operands = [self._operand(left, kind, equality=same), self._values.literal(expr.right, kind)]
         else:
             known = self._known_kind(left)
             if known is None or known is not self._known_kind(expr.right):
@@ -101,7 +104,7 @@ class _Translator:
             raise Inexact
         kind = kinds.pop()
         values = [self._values.literal(literal, kind) for literal in literals]
-        return exp.In(this=self._operand(expr.operand, kind), expressions=values)
+        return exp.In(this=self._operand(expr.operand, kind, equality=True), expressions=values)
 
     def _string_match(self, expr: StringMatch) -> exp.Expression:
         pattern = expr.pattern
@@ -123,15 +126,21 @@ class _Translator:
         type_ = operand_type(operand, self._schema)
         return None if type_ is None else kind_of(type_)
 
-    def _operand(self, operand: Expr, kind: Kind) -> exp.Expression:
-        """A column, or a widening cast of one (SQL widens by itself), as a form that compares as in Spark."""
+    def _operand(self, operand: Expr, kind: Kind, *, equality: bool = False) -> exp.Expression:
+        """A column, or a widening cast of one (SQL widens by itself), as a form that compares as in Spark.
+
+        ``equality``: only whether it equals a literal is asked. A bytewise column then stands as it is, so that the
+        database can look into an index of it.
+        """
         if self._schema is not None and self._known_kind(operand) is not kind:
             raise Inexact
         if isinstance(operand, Cast):
             if self._known_kind(operand) is None or self._known_kind(operand.operand) is not kind:
                 raise Inexact
             return self._operand(operand.operand, kind)
-        return self._values.operand(self._column(operand), kind)
+        column = self._column(operand)
+        bytewise = equality and kind is Kind.STRING and isinstance(operand, Column) and operand.name in self._bytewise
+        return column if bytewise else self._values.operand(column, kind)
 
     def _column(self, operand: Expr) -> exp.Expression:
         if not isinstance(operand, Column) or "\0" in "".join((operand.name, *operand.path)):

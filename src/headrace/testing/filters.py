@@ -10,6 +10,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
 from headrace.negotiate.scan import PlannedScan
 from headrace.provider import FilterPushdown
@@ -88,7 +89,10 @@ def _check_rows(probe: Probe, truth: Truth, asked: _Asked, scan: PlannedScan) ->
     try:
         right = _check_matching(probe, asked.exact, reading, str(asked), Promise.FILTERS)
         expected = truth.matching(asked.used)
-    except NotImplementedError as error:  # a filter of the user's, a function of Spark's in it
+    except (
+        NotImplementedError,
+        EvaluationError,
+    ) as error:  # of the user's filter: a function, or rows where Spark fails
         probe.findings.add(Promise.FILTERS, f"{asked} could not be verified: {error}", Severity.NOTE)
         return False
     if not truth.complete:
@@ -131,7 +135,7 @@ def _check_unread(probe: Probe, truth: Truth, asked: _Asked, columns: frozenset[
     scan = probe.plan(Promise.FILTERS, others, asked.filters, asked.answers)
     reading = probe.read(scan, Promise.FILTERS)
     if truth.complete:
-        with contextlib.suppress(NotImplementedError):
+        with contextlib.suppress(NotImplementedError, EvaluationError):
             expected = truth.in_columns(truth.matching(asked.filters), scan.request.schema)
             if differs := difference(expected, reading.table):
                 unread = ", ".join(sorted(columns))
@@ -159,7 +163,7 @@ def check_limits(probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...
     for limit in sorted({1, count // 2, count - 1, count, count + 1} if truth.complete else {1, count // 2}):
         if limit > 0:
             _check_limit(probe, truth, (), limit)
-    with contextlib.suppress(NotImplementedError):
+    with contextlib.suppress(NotImplementedError, EvaluationError):
         matching = {filters: truth.matching(filters).num_rows for filters in all_exact}
         some = [filters for filters in all_exact if 0 < matching[filters] < count]
         for filters in rng.sample(some, min(len(some), samples * len(probe.all_columns))):

@@ -13,8 +13,11 @@ from typing import Any, get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.errors import EvaluationError
 from headrace.expr.nodes import (
     And,
+    Call,
+    Cast,
     Column,
     Comparison,
     ComparisonOp,
@@ -73,6 +76,7 @@ def generated_filters(rows: pa.Table, rng: Random, samples: int) -> GeneratedFil
         single += [IsNull(column), Not(IsNull(column))]
         if kind is not None and kind not in _SPARK_SENDS_NO_LITERALS:
             single += _comparable(column, type_, kind, values, rng, samples)
+            single += [expr for expr in _of_functions(column, type_, kind, values, rng) if _is_decided(expr, rows)]
             by_kind.setdefault(kind, []).append(column)
     for left, right in (rng.sample(columns, 2) for columns in by_kind.values() if len(columns) > 1):
         single += [Comparison(op, left, right) for op in rng.sample(get_args(ComparisonOp), 2)]
@@ -132,6 +136,49 @@ def _comparable(
     if kind in _NEIGHBOURS:
         low, high = sorted((rng.choice(inside or outside) for _ in range(2)), key=lambda v: (is_nan(v), v))
         yield And(Comparison(">=", column, Literal(low, type_)), Comparison("<", column, Literal(high, type_)))
+
+
+def _of_functions(
+    column: Column, type_: pa.DataType, kind: Kind, array: pa.ChunkedArray, rng: Random
+) -> Iterator[Expr]:
+    """What Spark pushes of functions, arithmetic, CASE and casts, with constants that some rows fulfil."""
+    inside, outside = _values(type_, kind, array, rng, 1)
+    some, other = (Literal(value, type_) for value in (rng.choice(inside or outside), rng.choice(outside or inside)))
+    yield Comparison("=", Call("COALESCE", (column, other)), other)
+    yield Comparison("=", Call("CASE_WHEN", (Comparison("=", column, some), other, column)), other)
+    if kind is Kind.INT:
+        zero, two = (Literal(value, type_) for value in (0, 2))
+        yield Comparison("=", Call("%", (column, two)), zero)
+        yield Comparison(">", Call("+", (column, two)), some)
+        yield Comparison("=", Call("ABS", (column,)), Literal(abs(some.value), type_))
+        yield Comparison("<=", Cast(column, "double"), Literal(float(some.value), pa.float64()))
+        yield Comparison("=", Cast(column, "string"), Literal(str(some.value), pa.string()))
+    elif kind is Kind.FLOAT:
+        yield Comparison(">", Call("*", (column, Literal(-1.0, type_))), some)
+    elif kind is Kind.STRING:
+        for name, changed in (("UPPER", str.upper), ("LOWER", str.lower), ("TRIM", lambda text: text.strip(" "))):
+            yield Comparison("=", Call(name, (column,)), Literal(changed(some.value), type_))
+        yield Comparison(">=", Call("CHAR_LENGTH", (column,)), Literal(len(some.value), pa.int32()))
+        span = (Literal(1, pa.int32()), Literal(2, pa.int32()))
+        yield Comparison("=", Call("SUBSTRING", (column, *span)), Literal(some.value[:2], type_))
+        yield Comparison("=", Call("CONCAT", (column, other)), Literal(some.value + other.value, type_))
+    elif kind is Kind.DATE:
+        yield Comparison("=", Call("EXTRACT_YEAR", (column,)), Literal(some.value.year, pa.int32()))
+        yield Comparison("=", Call("EXTRACT_MONTH", (column,)), Literal(some.value.month, pa.int32()))
+    elif kind is Kind.TIMESTAMP:
+        day = Cast(column, "date")
+        yield Comparison("=", Call("EXTRACT_YEAR", (day,)), Literal(some.value.year, pa.int32()))
+        yield Comparison("=", day, Literal(some.value.date(), pa.date32()))
+
+
+def _is_decided(expr: Expr, rows: pa.Table) -> bool:
+    """Whether Spark has an answer for every row: no overflow among them."""
+    try:
+        for batch in rows.to_batches():
+            expr.evaluate(batch)
+    except (EvaluationError, NotImplementedError):
+        return False
+    return True
 
 
 def _part(text: str, match: str, rng: Random) -> str:

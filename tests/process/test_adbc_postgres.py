@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import cloudpickle
+import psycopg
 import pyarrow as pa
 import pytest
 
@@ -213,6 +214,112 @@ def test_query_order_by_sorts_each_partition_as_spark_does(ctx: hr.SessionContex
     assert found == ["ä", "b", "a", "Z", "B", None]
     assert "w DESC NULLS LAST" in ctx.explain("SELECT w FROM words")
     assert ctx.collect("SELECT id FROM words").num_rows == 6
+
+
+# --- indexes ---------------------------------------------------------------------------------------------
+
+PEOPLE = """
+DROP TABLE IF EXISTS people;
+DROP COLLATION IF EXISTS any_case;
+CREATE COLLATION any_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TABLE people (id int, name text, code varchar(20), loose text COLLATE any_case, bytes text COLLATE "C",
+  c char(12));
+INSERT INTO people SELECT i, x, x, x, x, x FROM (SELECT i, (CASE WHEN i % 2 = 0 THEN 'Name' ELSE 'name' END) || i / 2
+  FROM generate_series(1, 20000) i) AS names (i, x);
+CREATE INDEX ON people (name);
+CREATE INDEX ON people (code);
+CREATE INDEX ON people (bytes);
+CREATE INDEX people_by_bytes ON people (name COLLATE "C");
+ANALYZE people
+"""
+
+
+@pytest.fixture(scope="module")
+def people(postgres: Postgres) -> Postgres:
+    postgres.run(*PEOPLE.split(";"))
+    return postgres
+
+
+def equal(name: str, *values: str) -> hr.Expr:
+    literals = tuple(hr.Literal(value, pa.string()) for value in values)
+    column = hr.Column(name)
+    return hr.Comparison("=", column, literals[0]) if len(values) == 1 else hr.InList(column, literals)
+
+
+def query_of(server: Postgres, *filters: hr.Expr) -> str:
+    table = hr.AdbcTable("postgresql", server.uri, "people")
+    plan: Any = table.scan(whole(table, filters=filters))
+    (query,) = plan.queries
+    return str(query)
+
+
+def explained(server: Postgres, query: str) -> str:
+    with psycopg.connect(server.uri) as connection:
+        return "\n".join(line for (line,) in connection.execute(f"EXPLAIN {query}".encode()))
+
+
+@pytest.mark.parametrize("column", ["name", "code", "bytes"])
+@pytest.mark.parametrize("values", [("name77",), ("name77", "Name78", "nobody")], ids=["equal", "in"])
+def test_index_of_a_deterministic_collation_serves_equality(
+    people: Postgres, column: str, values: tuple[str, ...]
+) -> None:
+    query = query_of(people, equal(column, *values))
+    assert "COLLATE" not in query
+    plan = explained(people, query)
+    assert f"people_{column}_idx" in plan, plan
+    assert "Seq Scan" not in plan, plan
+
+
+def test_index_by_bytes_serves_ranges_and_prefixes(people: Postgres) -> None:
+    last = hr.Literal("name9998", pa.string())
+    for expr in (hr.Comparison(">", hr.Column("name"), last), hr.StringMatch("STARTS_WITH", hr.Column("name"), last)):
+        plan = explained(people, query_of(people, expr))
+        assert "people_by_bytes" in plan, plan
+
+
+def test_index_is_not_asked_where_the_collation_decides(people: Postgres) -> None:
+    from_n = hr.Comparison(">", hr.Column("name"), hr.Literal("name99", pa.string()))
+    starts = hr.StringMatch("STARTS_WITH", hr.Column("name"), hr.Literal("name99", pa.string()))
+    columns = hr.Comparison("=", hr.Column("name"), hr.Column("loose"))
+    for expr in (from_n, starts, columns, equal("loose", "name7"), equal("loose", "name7", "x"), equal("c", "name7")):
+        assert 'COLLATE "C"' in query_of(people, expr), expr
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "name = 'name77'",
+        "name <=> 'Name77'",
+        "name != 'name77' AND id < 200",
+        "name IN ('name77', 'Name78', 'NAME79')",
+        "loose = 'name77'",
+        "loose IN ('name77', 'NAME78')",
+        "name = loose AND id < 50",
+        "code > 'name99'",
+        "c = 'name77'",
+    ],
+)
+def test_index_or_not_the_rows_are_those_spark_finds(ctx: hr.SessionContext, people: Postgres, condition: str) -> None:
+    provider = hr.AdbcTable("postgresql", people.uri, "people")
+    ctx.register_table("people", provider)
+    rows = ctx.collect("SELECT * FROM people")
+    ctx.spark.createDataFrame(rows).createOrReplaceTempView("plain_people")
+    found, expected = (
+        ctx.collect(f"SELECT id FROM {name} WHERE {condition} ORDER BY id") for name in ("people", "plain_people")
+    )
+    assert found.equals(expected)
+    assert found.num_rows
+    ctx.spark.catalog.dropTempView("plain_people")
+
+
+def test_index_columns_of_either_collation_keep_promises(people: Postgres) -> None:
+    people.run(
+        "DROP TABLE IF EXISTS cased",
+        "CREATE TABLE cased (a text, b text COLLATE any_case)",
+        "INSERT INTO cased SELECT x, x FROM unnest(ARRAY['a', 'A', 'b', '', NULL, 'ä', 'Ä']) AS x",
+    )
+    provider = hr.AdbcTable("postgresql", people.uri, "cased")
+    check_provider(provider, samples=2, planning_budget_s=5).raise_if_failed()
 
 
 def test_query_plan_pickles_without_a_connection(events: Postgres) -> None:

@@ -359,6 +359,19 @@ def test_to_sql_is_none_where_the_meaning_differs(expr: Expr, dialects: list[str
         assert expr.to_sql(dialect) is None
 
 
+def test_to_sql_bytewise_column_stands_as_it_is_for_equality_only() -> None:
+    b = Column("b")
+    for expr, sql in (
+        (cmp("=", "x"), "\"a\" = 'x'"),
+        (Not(cmp("=", "x")), "NOT (\"a\" = 'x')"),
+        (cmp("<=>", "x"), "\"a\" IS NOT DISTINCT FROM 'x'"),
+        (InList(A, (lit("x"), lit("y"))), "\"a\" IN ('x', 'y')"),
+        (cmp("<", "x"), 'CAST("a" AS TEXT) COLLATE "C" < \'x\''),
+        (Comparison("=", b, lit("x")), 'CAST("b" AS TEXT) COLLATE "C" = \'x\''),
+    ):
+        assert expr.to_sql("postgres", bytewise={"a"}) == sql
+
+
 def test_to_sql_unknown_dialect_raises() -> None:
     with pytest.raises(ValueError, match="sqlit"):
         cmp("=", 1).to_sql("sqlit")

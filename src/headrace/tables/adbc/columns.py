@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -23,11 +23,15 @@ _SQLITE_SAMPLE_ROWS = 1000
 
 @dataclass(frozen=True)
 class DatabaseColumn:
-    """``sql`` asks for it; what the driver then sends is cast to ``type``."""
+    """``sql`` asks for it; what the driver then sends is cast to ``type``.
+
+    ``bytewise``: text of which the database calls only equal bytes equal.
+    """
 
     name: str
     type: pa.DataType
     sql: str
+    bytewise: bool = False
 
 
 def columns_of(cursor: Any, dialect: str | None, table: Sequence[str]) -> list[DatabaseColumn]:
@@ -43,7 +47,10 @@ def columns_of(cursor: Any, dialect: str | None, table: Sequence[str]) -> list[D
     reader = cursor.fetch_record_batch()
     schema = reader.schema
     reader.close()
-    column = _postgres_column if dialect == "postgres" else _typed_column if dialect else _plain_column
+    if dialect == "postgres":
+        bytewise = _bytewise_columns(cursor, table)
+        return [replace(_postgres_column(field), bytewise=field.name in bytewise) for field in schema]
+    column = _typed_column if dialect else _plain_column
     return [column(field) for field in schema]
 
 
@@ -112,6 +119,26 @@ def _postgres_column(field: pa.Field) -> DatabaseColumn:
     if decimal is not None:  # arrives as text
         return DatabaseColumn(field.name, decimal, quoted(field.name))
     return _as_text(field.name)
+
+
+def _bytewise_columns(cursor: Any, table: Sequence[str]) -> set[str]:
+    """Columns of PostgreSQL's text types with a deterministic collation, whose ``=`` therefore compares bytes.
+
+    Not those of a foreign table: what its own server calls equal is not known here.
+    """
+    import adbc_driver_manager  # there, as its driver has brought the cursor
+
+    query = f"""
+        SELECT a.attname FROM pg_attribute a
+        JOIN pg_class r ON r.oid = a.attrelid JOIN pg_collation c ON c.oid = a.attcollation
+        WHERE a.attrelid = to_regclass({text_literal(qualified(table))}) AND a.attnum > 0 AND r.relkind <> 'f'
+          AND a.atttypid IN ('text'::regtype, 'varchar'::regtype)
+          AND coalesce(CAST(to_jsonb(c) ->> 'collisdeterministic' AS boolean), true)"""  # PostgreSQL 11 has no others
+    try:
+        cursor.execute(query)
+        return {name for (name,) in cursor.fetchall()}
+    except adbc_driver_manager.Error:
+        return set()  # not quite PostgreSQL: a binary collation is right everywhere
 
 
 def _is_plain(type_: pa.DataType) -> bool:

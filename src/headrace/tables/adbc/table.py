@@ -169,7 +169,10 @@ class AdbcTable(TableProvider):
         self, columns: list[DatabaseColumn], filters: list[Expr], ordering: tuple[SortKey, ...], limit: int | None
     ) -> str:
         described, dialect = self._description(), self._access.dialect
-        conditions = [expr.to_sql(dialect, schema=described.schema) if dialect else None for expr in filters]
+        bytewise = {name for name, column in described.columns.items() if column.bytewise}
+        conditions = [
+            expr.to_sql(dialect, schema=described.schema, bytewise=bytewise) if dialect else None for expr in filters
+        ]
         if None in conditions:
             raise HeadraceError(f"{filters[conditions.index(None)]!r} was not answered EXACT, but is asked for")
         tail = f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}" if conditions else ""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.dataset as ds
 import pyarrow.feather
 import pyarrow.fs
 import pyarrow.orc
@@ -31,3 +32,14 @@ def test_dataset_queries_give_what_sparks_own_reader_gives(ctx: hr.SessionContex
     finally:
         ctx.spark.catalog.dropTempView("theirs")
     assert ctx.collect("SELECT s.b FROM nested WHERE s.a = 3").to_pylist() == [{"b": "3"}]
+
+
+def test_dataset_of_files_and_memory_is_queried_as_one(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    later = pa.table({"id": range(5, 10), "s": list("fghij")})
+    pq.write_table(pa.table({"id": range(5), "s": list("abcde")}), tmp_path / "a.parquet")
+    ctx.register_table("both", hr.DatasetTable(ds.dataset([ds.dataset(tmp_path), ds.dataset(later)])))
+    assert ctx.collect("SELECT count(*) AS n, min(s) AS low, max(s) AS high FROM both").to_pylist() == [
+        {"n": 10, "low": "a", "high": "j"}
+    ]
+    assert ctx.collect("SELECT s FROM both WHERE id IN (4, 5) ORDER BY id")["s"].to_pylist() == ["e", "f"]
+    assert "5 rows in memory" in ctx.explain("SELECT * FROM both")

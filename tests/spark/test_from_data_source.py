@@ -13,7 +13,7 @@ import pyspark.cloudpickle
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import IntegerType, StringType, StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType, VariantType
 
 import headrace as hr
 from headrace.spark.data_source_plan import DataSourcePlan
@@ -223,3 +223,23 @@ def test_partitions_of_another_kind_are_refused() -> None:
     schema = provider.schema()
     with pytest.raises(hr.PlanError, match="expected a list of InputPartitions"):
         provider.scan(hr.ScanRequest(schema, tuple(schema.names)))
+
+
+class CommentedSource(Empty):
+    def schema(self) -> StructType:
+        inner = StructType([StructField("x", IntegerType(), metadata={"comment": "inside"})])
+        return StructType(
+            [
+                StructField("id", IntegerType(), metadata={"comment": "the key"}),
+                StructField("s", StringType()),
+                StructField("list", ArrayType(inner), metadata={"comment": "many"}),
+                StructField("map", MapType(StringType(), inner)),
+            ]
+        )
+
+
+def test_data_source_comments_are_those_of_its_schema(ctx: hr.SessionContext) -> None:
+    ctx.register_table("commented", hr.from_data_source(CommentedSource))
+    described = {row["col_name"]: row["comment"] for row in ctx.sql("DESCRIBE commented").collect()}
+    assert described == {"id": "the key", "s": None, "list": "many", "map": None}
+    assert ctx.table("commented").schema == CommentedSource({}).schema()

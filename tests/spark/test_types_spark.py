@@ -37,3 +37,28 @@ def test_documented_type_each_row_is_true(arrow: str, spark: str, refused: str, 
     assert sql_name(spark_type(wire)) == spark
     viewed = pa.types.is_timestamp(type_) and type_.unit == "us"
     assert way.startswith("as it is") == (wire == type_ or viewed)
+
+
+def comments(ctx: hr.SessionContext, table: str) -> dict[str, str | None]:
+    return {row["col_name"]: row["comment"] for row in ctx.sql(f"DESCRIBE {table}").collect()}
+
+
+def test_column_comments_show_in_describe(ctx: hr.SessionContext) -> None:
+    inner = pa.struct([pa.field("x", pa.int64(), metadata={"comment": "inside"}), pa.field("y", pa.int64())])
+    fields = [
+        pa.field("id", pa.int64(), metadata={"comment": "it's the \u00fc key"}),
+        pa.field("st", inner, metadata={"comment": "a struct"}),
+        pa.field("plain", pa.dictionary(pa.int8(), pa.string())),
+    ]
+    rows = pa.table(
+        [pa.array([1]), pa.array([{"x": 2, "y": 3}], inner), pa.array(["p"]).dictionary_encode().cast(fields[2].type)],
+        schema=pa.schema(fields),
+    )
+    ctx.register_table("commented", hr.MemTable(rows))
+    sink = ctx.register_streaming_table("commented_stream", rows.schema)
+    for name in ("commented", "commented_stream"):
+        assert comments(ctx, name) == {"id": "it's the \u00fc key", "st": "a struct", "plain": None}
+        struct: Any = ctx.table(name).schema["st"].dataType
+        assert [field.metadata for field in struct] == [{"comment": "inside"}, {}]
+    sink.close()
+    assert ctx.collect("SELECT st.x, id FROM commented WHERE plain = 'p'").to_pylist() == [{"x": 2, "id": 1}]

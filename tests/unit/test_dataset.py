@@ -223,9 +223,32 @@ def test_dataset_file_that_vanished_is_named(tmp_path: Path) -> None:
         rows(plan)
 
 
-def test_dataset_that_is_none_of_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="for data in memory there is MemTable"):
-        hr.DatasetTable(ds.dataset(table(1)))
+@pytest.mark.parametrize("kind", ["memory", "memory twice", "memory and files"])
+def test_dataset_with_data_in_memory_keeps_every_promise(tmp_path: Path, kind: str) -> None:
+    views = table(60).append_column("v", pa.array([None, "a", "b"] * 20, pa.string_view()))
+    in_memory = ds.dataset(views)
+    pq.write_table(views, tmp_path / "a.parquet")
+    parts = {"memory": [], "memory twice": [in_memory], "memory and files": [ds.dataset(tmp_path)]}[kind]
+    provider = hr.DatasetTable(ds.dataset([in_memory, *parts]) if parts else in_memory, partition_bytes=500)
+    plan = scan(provider, "id", filters=(column("id", "<", 30),))
+    assert plan.placement is hr.Placement.DRIVER
+    assert plan.partitioning.n > 1
+    assert "rows in memory" in plan.describe()
+    assert sorted(row["id"] for row in rows(plan)) == sorted(list(range(30)) * (len(parts) + 1))
+    report = check_provider(provider, samples=1, planning_budget_s=10)
+    assert report.ok, report
+
+
+def test_dataset_in_memory_is_counted_exactly() -> None:
+    assert hr.DatasetTable(ds.dataset(table(1000))).statistics() == hr.Statistics(1000, table(1000).nbytes)
+
+
+def test_dataset_that_is_no_table_is_refused(tmp_path: Path) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table(1), sink)
+    open_file = ds.ParquetFileFormat().make_fragment(pa.BufferReader(sink.getvalue()))
+    with pytest.raises(TypeError, match="of an open file or stream"):
+        hr.DatasetTable(ds.FileSystemDataset([open_file], table(1).schema, ds.ParquetFileFormat()))
     with pytest.raises(FileNotFoundError):
         hr.DatasetTable(tmp_path / "none")
     with pytest.raises(FileNotFoundError, match="there is no file with columns"):

@@ -143,3 +143,25 @@ def test_forbidden_null_nested_is_found_and_null_parents_are_not(
 
 def test_forbids_nulls_all_nullable_is_false() -> None:
     assert not forbids_nulls(pa.field("c", pa.list_(pa.struct([("a", pa.int8())]))))
+
+
+def test_spark_schema_comments_are_told_at_every_level() -> None:
+    def commented(name: str, type_: pa.DataType) -> pa.Field:
+        return pa.field(name, type_, metadata={"comment": f"about {name}", "other": "x"})
+
+    inner = pa.struct([commented("x", pa.uint8()), pa.field("y", pa.string())])
+    schema = pa.schema(
+        [
+            commented("s", inner),
+            commented("l", pa.large_list(inner)),
+            commented("m", pa.map_(pa.string(), inner)),
+            commented("d", pa.dictionary(pa.int8(), pa.string())),
+            pa.field("plain", pa.int64(), metadata={"comment": ""}),
+        ]
+    )
+    told = json.loads(spark_schema_json(wire_schema(schema), schema))
+    comments = {field["name"]: field["metadata"] for field in told["fields"]}
+    assert comments == {name: {"comment": f"about {name}"} for name in "slmd"} | {"plain": {}}
+    types = [field["type"] for field in told["fields"]]
+    for struct in (types[0], types[1]["elementType"], types[2]["valueType"]):
+        assert [field["metadata"] for field in struct["fields"]] == [{"comment": "about x"}, {}]

@@ -27,6 +27,17 @@ def to_wire(array: pa.Array, target: pa.DataType, column: str) -> pa.Array:
         ) from error
 
 
+def table_in_types(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table's rows with the types of ``schema``, which has the same columns. Raises as ``to_wire`` does."""
+    if table.schema.types == schema.types:
+        return table
+    columns = [
+        pa.chunked_array([to_wire(chunk, field.type, field.name) for chunk in table[field.name].chunks], field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)
+
+
 def converter(source: pa.DataType, target: pa.DataType, column: str) -> Callable[[pa.Array], pa.Array] | None:
     """A function from arrays of ``source`` to ``target``, pruning nested fields; None where nothing changes."""
     if source == target:

@@ -25,29 +25,33 @@ _SQL_NAMES = {
 """Other names that Spark has for the same types."""
 
 
-def spark_schema_json(schema: pa.Schema) -> str:
-    """The Spark StructType, as JSON, for a *wire* schema."""
-    return json.dumps(_spark_struct(list(schema)))
+def spark_schema_json(schema: pa.Schema, declared: pa.Schema | None = None) -> str:
+    """The Spark StructType, as JSON, for a *wire* schema; with the comments of the fields of ``declared``, the table's.
+
+    A field's comment is its metadata's ``comment``, as in Parquet files that Spark or pyarrow wrote.
+    """
+    return json.dumps(_spark_struct(list(schema), None if declared is None else list(declared)))
 
 
-def spark_type(type_: pa.DataType) -> SparkType:
-    """Spark's type, in ``DataType.json`` form, for a *wire* type."""
+def spark_type(type_: pa.DataType, declared: pa.DataType | None = None) -> SparkType:
+    """Spark's type, in ``DataType.json`` form, for a *wire* type, which ``declared`` was before it was converted."""
     if type_ in DIRECT:
         return DIRECT[type_]
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
+    own = None if declared is None else _decoded(declared)
     if pa.types.is_struct(type_):
-        return _spark_struct([type_.field(i) for i in range(type_.num_fields)])
+        return _spark_struct(_fields(type_), None if own is None else _fields(own))
     if pa.types.is_map(type_):
         return {
             "type": "map",
-            "keyType": spark_type(type_.key_type),
-            "valueType": spark_type(type_.item_type),
+            "keyType": spark_type(type_.key_type, None if own is None else own.key_type),
+            "valueType": spark_type(type_.item_type, None if own is None else own.item_type),
             "valueContainsNull": type_.item_field.nullable,
         }
     return {
         "type": "array",
-        "elementType": spark_type(type_.value_type),
+        "elementType": spark_type(type_.value_type, None if own is None else own.value_type),
         "containsNull": type_.value_field.nullable,
     }
 
@@ -66,14 +70,37 @@ def pruned_schema(schema: pa.Schema, wanted: dict[str, Any]) -> pa.Schema:
     return pa.schema([_pruned_field(schema.field(field["name"]), field["type"]) for field in wanted["fields"]])
 
 
-def _spark_struct(fields: list[pa.Field]) -> dict[str, Any]:
-    return {
-        "type": "struct",
-        "fields": [
-            {"name": field.name, "type": spark_type(field.type), "nullable": field.nullable, "metadata": {}}
-            for field in fields
-        ],
-    }
+def _spark_struct(fields: list[pa.Field], declared: list[pa.Field] | None) -> dict[str, Any]:
+    described = [
+        {
+            "name": field.name,
+            "type": spark_type(field.type, None if own is None else own.type),
+            "nullable": field.nullable,
+            "metadata": {} if own is None else _comment(own),
+        }
+        for field, own in zip(fields, declared or [None] * len(fields), strict=True)
+    ]
+    return {"type": "struct", "fields": described}
+
+
+def _fields(struct: pa.DataType) -> list[pa.Field]:
+    return [struct.field(i) for i in range(struct.num_fields)]
+
+
+def _decoded(type_: pa.DataType) -> pa.DataType:
+    """The type of the values, however they are stored."""
+    while True:
+        if isinstance(type_, pa.BaseExtensionType):
+            type_ = type_.storage_type
+        elif pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+            type_ = type_.value_type
+        else:
+            return type_
+
+
+def _comment(field: pa.Field) -> dict[str, str]:
+    text = (field.metadata or {}).get(b"comment")
+    return {} if not text else {"comment": text.decode("utf-8", "replace")}
 
 
 def _pruned_field(field: pa.Field, wanted: SparkType) -> pa.Field:

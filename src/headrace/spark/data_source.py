@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StringType, StructType
+from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StringType, StructField, StructType
 from pyspark.sql.utils import to_str
 
 from headrace.errors import HeadraceError, PlanError, RegistrationError, UnsupportedTypeError
@@ -69,7 +69,7 @@ class DataSourceTable(TableProvider):
         for field in struct:
             _check_type(field.dataType, field.name)
         self._struct = struct
-        return arrow_schema(struct).remove_metadata()
+        return pa.schema(list(map(_commented, arrow_schema(struct), struct)))
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         reader = self._reader()
@@ -162,6 +162,28 @@ def _used(filters: Sequence[Expr], answers: Sequence[FilterPushdown]) -> tuple[E
 
 def _is_not_null(expr: Expr) -> bool:
     return isinstance(expr, Not) and isinstance(expr.operand, IsNull)
+
+
+def _commented(field: pa.Field, described: StructField) -> pa.Field:
+    """``field`` with the comments that Spark's own field, and those in it, have."""
+    comment = (described.metadata or {}).get("comment")
+    with_comment = field.with_metadata({"comment": str(comment)} if comment else None)
+    return with_comment.with_type(_commented_type(field.type, described.dataType))
+
+
+def _commented_type(type_: pa.DataType, described: DataType) -> pa.DataType:
+    if isinstance(described, StructType):
+        return pa.struct([_commented(type_.field(i), field) for i, field in enumerate(described)])
+    if isinstance(described, ArrayType):
+        element = type_.value_field
+        return pa.list_(element.with_type(_commented_type(element.type, described.elementType)))
+    if isinstance(described, MapType):
+        key, item = type_.key_field, type_.item_field
+        return pa.map_(
+            key.with_type(_commented_type(key.type, described.keyType)),
+            item.with_type(_commented_type(item.type, described.valueType)),
+        )
+    return type_
 
 
 def _check_type(type_: DataType, column: str) -> None:

@@ -113,7 +113,7 @@ class SessionContext:
                 f"{type(provider).__name__}.schema() returned {type(schema).__name__}, expected a pyarrow.Schema"
             )
         wire = wire_schema(schema)
-        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire)), replace=replace)
+        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire, schema)), replace=replace)
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
         old = self._add_with_view(table, replace=replace)
@@ -161,7 +161,7 @@ class SessionContext:
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
         )
         provider = StreamingTable(name, channel, packing)
-        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire)), replace=False)
+        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire, schema)), replace=False)
         return TableSink(channel, packing)
 
     def _watch_queries(self) -> None:

@@ -1,4 +1,4 @@
-"""DatasetFile: a fragment of a pyarrow dataset as plain data, its size and partition known; runs in the driver."""
+"""DatasetFile, DatasetMemory: fragments of a pyarrow dataset as plain data, sizes known; runs in the driver."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from headrace.arrow.conversion import table_in_types
 from headrace.tables.dataset.footers import is_parquet
-from headrace.tables.dataset.plan import Piece
+from headrace.tables.dataset.plan import MemoryPiece, Piece
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -40,9 +43,52 @@ class DatasetFile:
             yield dataclasses.replace(self.whole, span=span)
 
 
+@dataclass(frozen=True)
+class DatasetMemory:
+    """A fragment whose rows are in memory already."""
+
+    rows: pa.Table
+    identity: tuple[str, str]
+    keys: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return int(self.rows.nbytes)
+
+    @property
+    def whole(self) -> MemoryPiece:
+        return MemoryPiece(self.rows)
+
+    def pieces(self, largest: int) -> Iterator[MemoryPiece]:
+        """The rows in parts of about ``largest`` bytes, in order; slices, nothing is copied."""
+        rows = self.rows.num_rows
+        count = min(rows, -(-self.size // largest))
+        for i in range(count):
+            start, stop = rows * i // count, rows * (i + 1) // count
+            yield MemoryPiece(self.rows.slice(start, stop - start))
+
+
+_IN_MEMORY = ("", "in memory")
+
+
+def in_memory(fragment: ds.Fragment) -> bool:
+    """Whether its rows are in memory: pyarrow has no class of its own for such a fragment."""
+    import pyarrow.dataset as ds
+
+    return type(fragment) is ds.Fragment
+
+
 def identity(fragment: ds.Fragment) -> tuple[str, str]:
-    """What tells fragments apart when their dataset lists them again."""
+    """What tells fragments apart when their dataset lists them again; no filter leaves out one in memory."""
+    if in_memory(fragment):
+        return _IN_MEMORY
     return fragment.path, str(fragment.partition_expression)
+
+
+def dataset_memory(fragments: list[ds.Fragment], schema: pa.Schema) -> list[DatasetMemory]:
+    """The fragments that are in memory, in the types of ``schema``. They have no partition of their own."""
+    tables = [fragment.to_table() for fragment in fragments if in_memory(fragment)]
+    return [DatasetMemory(table_in_types(table, schema), _IN_MEMORY) for table in tables]
 
 
 def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:
@@ -58,10 +104,12 @@ def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:
     partitions: dict[str, tuple[Any, dict[str, Any]]] = {}
     files = []
     for fragment in fragments:
+        if in_memory(fragment):
+            continue
         if not isinstance(fragment, ds.FileFragment) or fragment.filesystem is None:
             raise TypeError(
-                f"DatasetTable reads datasets of files, not a {type(fragment).__name__}; for data in memory there "
-                "is MemTable"
+                f"DatasetTable reads datasets of files and of tables in memory, not a {type(fragment).__name__} of "
+                "an open file or stream"
             )
         name = identity(fragment)
         if name[1] not in partitions:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.arrow.types import with_nested
-from headrace.plan import ExecutionPlan, Partitioning, Statistics
+from headrace.plan import ExecutionPlan, Partitioning, Placement, Statistics
 from headrace.tables.dataset.footers import is_parquet, row_groups_in
 
 if TYPE_CHECKING:
@@ -52,8 +52,26 @@ class Piece:
         return found.subset(row_group_ids=wanted)
 
 
+@dataclass(frozen=True)
+class MemoryPiece:
+    """Rows of a dataset that are in memory, in the types of the table; never pickled."""
+
+    rows: pa.Table
+    path: str = "in memory"
+
+    @property
+    def bytes_to_read(self) -> int:
+        return int(self.rows.nbytes)
+
+    def fragment(self) -> ds.Fragment:
+        import pyarrow.dataset as ds
+
+        (found,) = ds.dataset(self.rows).get_fragments()
+        return found
+
+
 class DatasetPlan(ExecutionPlan):
-    """A scan of files that pyarrow reads, filters and projects."""
+    """A scan of files that pyarrow reads, filters and projects; where some data is in memory, in the driver."""
 
     def __init__(
         self,
@@ -63,7 +81,7 @@ class DatasetPlan(ExecutionPlan):
         condition: Any,
         condition_on_views: Any,
         limit: int | None,
-        partitions: list[list[Piece]],
+        partitions: list[list[Piece | MemoryPiece]],
         partitioning: Partitioning,
         statistics: Statistics,
         total_files: int,
@@ -77,6 +95,8 @@ class DatasetPlan(ExecutionPlan):
         self._partitions = partitions
         self._statistics = statistics
         self._total_files = total_files
+        if any(isinstance(piece, MemoryPiece) for group in partitions for piece in group):
+            self.placement = Placement.DRIVER
 
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         missing = self._limit
@@ -89,27 +109,34 @@ class DatasetPlan(ExecutionPlan):
                         return
 
     def describe(self) -> str:
-        pieces = [piece for group in self._partitions for piece in group]
+        every = [piece for group in self._partitions for piece in group]
+        pieces = [piece for piece in every if isinstance(piece, Piece)]
+        rows = sum(piece.rows.num_rows for piece in every if isinstance(piece, MemoryPiece))
+        memory = [f"{rows:,} rows in memory"] if len(pieces) < len(every) else []
+        if memory and not self._total_files:
+            return memory[0]
         read = len({piece.path for piece in pieces})
         kinds = ", ".join(sorted({piece.format.default_extname for piece in pieces})) or "nothing"
-        return f"{kinds}, {read:,} of {self._total_files:,} files"
+        return ", ".join([f"{kinds}, {read:,} of {self._total_files:,} files", *memory])
 
     def statistics(self) -> Statistics:
         """Estimates for the files that are left, before filters inside of them."""
         return self._statistics
 
-    def _condition_for(self, fragment: ds.Fragment) -> Any:
+    def _condition_for(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> Any:
         """pyarrow filters a file's columns as they are stored, not as the dataset's schema has them."""
-        may_have_views = self._condition is not None and fragment.format.default_extname in _FORMATS_WITH_VIEWS
+        if self._condition is None or isinstance(piece, MemoryPiece):
+            return self._condition
+        may_have_views = fragment.format.default_extname in _FORMATS_WITH_VIEWS
         return self._condition_on_views if may_have_views and has_views(fragment.physical_schema) else self._condition
 
-    def _piece_batches(self, piece: Piece, missing: int | None) -> Iterator[pa.RecordBatch]:
+    def _piece_batches(self, piece: Piece | MemoryPiece, missing: int | None) -> Iterator[pa.RecordBatch]:
         try:
             fragment = piece.fragment()
             scanner = fragment.scanner(
                 schema=self._dataset_schema,
                 columns=self.schema.names,
-                filter=self._condition_for(fragment),
+                filter=self._condition_for(piece, fragment),
                 batch_size=_BATCH_ROWS if missing is None or self._condition is not None else min(missing, _BATCH_ROWS),
                 batch_readahead=_BATCHES_AHEAD,
                 fragment_readahead=1,
@@ -130,7 +157,7 @@ def has_views(schema: pa.Schema) -> bool:
     return any(pa.types.is_string_view(kind) or pa.types.is_binary_view(kind) for kind in kinds)
 
 
-def _scan_options(piece: Piece) -> Any:
+def _scan_options(piece: Piece | MemoryPiece) -> Any:
     """For Parquet on this machine, columns are read as they are decoded; far away, a row group at a time.
 
     Reading ahead saves round trips, of which a local file has none, and costs the memory of a whole row group. What
@@ -139,6 +166,8 @@ def _scan_options(piece: Piece) -> Any:
     import pyarrow.dataset as ds
     import pyarrow.fs
 
+    if isinstance(piece, MemoryPiece):
+        return None
     if not is_parquet(piece.format) or not isinstance(piece.filesystem, pyarrow.fs.LocalFileSystem):
         return None
     usual = ds.ParquetFragmentScanOptions()

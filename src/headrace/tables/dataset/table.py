@@ -19,9 +19,9 @@ from headrace.plan import (
     UnknownPartitioning,
 )
 from headrace.provider import FilterPushdown, TableProvider, pushdown_exact_where_possible
-from headrace.tables.dataset.files import DatasetFile, dataset_files, identity
+from headrace.tables.dataset.files import DatasetFile, DatasetMemory, dataset_files, dataset_memory, identity, in_memory
 from headrace.tables.dataset.footers import Footers
-from headrace.tables.dataset.plan import DatasetPlan, Piece, has_views
+from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, has_views
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, grouped, packed, split_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +31,10 @@ _FORMATS = {".csv": "csv", ".orc": "orc", ".feather": "feather", ".arrow": "ipc"
 
 
 class DatasetTable(TableProvider):
-    """A table over a ``pyarrow.dataset.Dataset`` of files, or over a path or list that ``ds.dataset()`` takes.
+    """A table over a ``pyarrow.dataset.Dataset``, or over a path or list that ``ds.dataset()`` takes.
+
+    The dataset may be of files, of tables in memory, or a union of both. Files are read where Spark runs its tasks;
+    a query that also needs data in memory reads all of it in this process.
 
     For a path ``format`` is told by its ending (Parquet where that says nothing), ``partitioning`` is the hive
     style (``year=2024/``), and ``filesystem`` any of ``pyarrow.fs``. Make the dataset yourself for other options.
@@ -45,8 +48,8 @@ class DatasetTable(TableProvider):
     estimate rows; planning then does no I/O. The files are opened where Spark runs its tasks, and decoded by one
     thread for each task.
 
-    Raises FileNotFoundError for a path without files, TypeError for a dataset that is not one of files (use
-    MemTable for data in memory), and what ``ds.dataset()`` raises.
+    Raises FileNotFoundError for a path without files, TypeError for a dataset of an open file or of another kind,
+    and what ``ds.dataset()`` raises.
     """
 
     def __init__(
@@ -69,9 +72,11 @@ class DatasetTable(TableProvider):
         self._views = pa.schema([field.with_type(_as_view(field.type)) for field in self._schema])
         self._partition_bytes = partition_bytes
         fragments = list(dataset.get_fragments())
-        self._files = dataset_files(fragments)
+        files = dataset_files(fragments)
+        self._parts: list[DatasetFile | DatasetMemory] = [*files, *dataset_memory(fragments, self._schema)]
         self._filterable = all(is_filterable(field.type) for field in self._schema)
-        self._footers = Footers.sampled(fragments, [file.size for file in self._files])
+        of_files = [fragment for fragment in fragments if not in_memory(fragment)]
+        self._footers = Footers.sampled(of_files, [file.size for file in files])
 
     def schema(self) -> pa.Schema:
         return self._schema
@@ -84,15 +89,14 @@ class DatasetTable(TableProvider):
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         condition = _condition(request.filters, self._schema)
         on_views = _condition(request.filters, self._views)
-        files = self._files
+        parts = self._parts
         if condition is not None:
             # Fragments are known already: this compares their partitions with the filter and opens nothing.
             usable = on_views if has_views(self._dataset.schema) else condition
             kept = {identity(fragment) for fragment in self._dataset.get_fragments(filter=usable)}
-            files = [file for file in files if file.identity in kept]
-        groups, partitioning = self._arranged(files, request)
+            parts = [part for part in parts if part.identity in kept]
+        groups, partitioning = self._arranged(parts, request)
         unpruned = pa.schema([self._schema.field(name) for name in request.projection])
-        size = sum(file.size for file in files)
         return DatasetPlan(
             schema=unpruned,
             dataset_schema=self._schema,
@@ -101,24 +105,36 @@ class DatasetTable(TableProvider):
             limit=request.limit,
             partitions=groups,
             partitioning=partitioning,
-            statistics=self._footers.estimate(unpruned, size),
-            total_files=len(self._files),
+            statistics=self._estimate(unpruned, parts),
+            total_files=sum(isinstance(part, DatasetFile) for part in self._parts),
         )
 
     def statistics(self) -> Statistics:
-        return self._footers.estimate(self._schema, sum(file.size for file in self._files))
+        return self._estimate(self._schema, self._parts)
 
-    def _arranged(self, files: list[DatasetFile], request: ScanRequest) -> tuple[list[list[Piece]], Partitioning]:
+    def _estimate(self, schema: pa.Schema, parts: Sequence[DatasetFile | DatasetMemory]) -> Statistics:
+        """Of the columns of ``schema``: estimated for files, exact for what is in memory."""
+        tables = [part.rows.select(schema.names) for part in parts if isinstance(part, DatasetMemory)]
+        rows, size = sum(table.num_rows for table in tables), sum(table.nbytes for table in tables)
+        files = [part.size for part in parts if isinstance(part, DatasetFile)]
+        if not files and tables:
+            return Statistics(rows, size)
+        found = self._footers.estimate(schema, sum(files))
+        assert found.size_in_bytes is not None
+        return Statistics(None if found.num_rows is None else found.num_rows + rows, found.size_in_bytes + size)
+
+    def _arranged(
+        self, files: Sequence[DatasetFile | DatasetMemory], request: ScanRequest
+    ) -> tuple[list[list[Piece | MemoryPiece]], Partitioning]:
         columns = [name for name in request.projection if files and all(name in file.keys for file in files)]
         usable = columns and all(can_be_key(self._schema.field(name).type) for name in columns)
         if usable and request.limit is None:
             keys = [tuple(file.keys[name] for name in columns) for file in files]
             by_key = grouped(keys, [file.size for file in files], self._partition_bytes, force=False)
             if by_key is not None:
-                groups = [[files[i].whole for i in group] for group in by_key.values()]
-                return groups, KeyPartitioning(columns, by_key)
+                return [[files[i].whole for i in group] for group in by_key.values()], KeyPartitioning(columns, by_key)
         largest = split_bytes(sum(file.size for file in files), self._partition_bytes)
-        pieces = [piece for file in files for piece in file.pieces(largest)]
+        pieces: list[Piece | MemoryPiece] = [piece for file in files for piece in file.pieces(largest)]
         groups = [
             [pieces[i] for i in group] for group in packed([p.bytes_to_read for p in pieces], self._partition_bytes)
         ]

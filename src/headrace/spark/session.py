@@ -13,7 +13,6 @@ from pyspark.errors import AnalysisException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.arrow.spark_types import spark_schema_json
 from headrace.arrow.types import wire_schema
 from headrace.errors import (
     DeregisteredError,
@@ -60,6 +59,9 @@ class SessionContext:
         if spark is not None and (master is not None or config):
             raise ValueError("give either a SparkSession or master and config, not both")
         launched = launch.adopt(spark) if spark is not None else launch.start(master, config or {})
+        context: Any = launched.spark.sparkContext
+        planners = context._jvm.org.headrace.spark.planner.Planners
+        Planner.check_connector(planners.protocol())
         self._launched = launched
         self._spark = launched.spark
         self._lock = threading.RLock()
@@ -77,11 +79,10 @@ class SessionContext:
             archive=launched.archive,
             by_value=not launched.in_process,
         )
-        context: Any = self._spark.sparkContext
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         cancel_jobs_on_interrupt()
         self._jvm: Any = context._jvm
-        self._jvm.org.headrace.spark.planner.Planners.register(context_id, self._planner)
+        planners.register(context_id, self._planner)
         self._spark.conf.set(f"spark.sql.catalog.{self._catalog}", _CATALOG_CLASS)
         self._spark.conf.set(f"spark.sql.catalog.{self._catalog}.context", context_id)
 
@@ -113,7 +114,7 @@ class SessionContext:
                 f"{type(provider).__name__}.schema() returned {type(schema).__name__}, expected a pyarrow.Schema"
             )
         wire = wire_schema(schema)
-        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire, schema)), replace=replace)
+        self._register(RegisteredTable(name, provider, schema, wire), replace=replace)
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
         old = self._add_with_view(table, replace=replace)
@@ -161,7 +162,7 @@ class SessionContext:
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
         )
         provider = StreamingTable(name, channel, packing)
-        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire, schema)), replace=False)
+        self._register(RegisteredTable(name, provider, schema, wire), replace=False)
         return TableSink(channel, packing)
 
     def _watch_queries(self) -> None:
@@ -299,8 +300,8 @@ def _tls(setting: Callable[[str], str | None]) -> TlsIdentity | None:
 
 
 def _abandon(table: RegisteredTable, error: StreamError) -> None:
-    if isinstance(table.provider, StreamingTable):
-        table.provider.channel.abandon(error)
+    if table.live is not None:
+        table.live.abandon(error)
 
 
 def _check_name(name: str) -> None:

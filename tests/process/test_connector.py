@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyspark
 
+from headrace import errors
 from headrace.spark.launch import JAR
 from places import ROOT
 
@@ -48,3 +49,10 @@ def test_java_packages_import_only_packages_that_stand_before_them() -> None:
             if ROOMS.index(name) >= ROOMS.index(room):
                 wrong.append(f"{source.relative_to(SOURCES)} imports {name}")
     assert wrong == []
+
+
+def test_java_names_only_errors_that_python_has() -> None:
+    sources = "".join(source.read_text() for source in SOURCES.rglob("*.java"))
+    names = set(re.findall(r"\bof\(\s*\"(\w*Error)\"", sources))
+    assert {"TransportError", "StreamConsumedError", "HeadraceError"} <= names
+    assert [name for name in names if not issubclass(getattr(errors, name), errors.HeadraceError)] == []

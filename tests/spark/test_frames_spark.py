@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from typing import Any
 
@@ -45,3 +46,26 @@ def test_reader_wrong_frames_are_a_named_error(
     allocator: Any = ctx.spark._jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
     assert allocator.getAllocatedMemory() == 0
     assert not [child for child in allocator.getChildAllocators() if child.getName().startswith("headrace")]
+
+
+def test_reader_error_born_in_the_jvm_has_the_same_record_as_pythons(
+    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock: sock.sendall(SCHEMA + frame(3, b"abc")))
+    ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
+    with pytest.raises(hr.TransportError) as caught:
+        ctx.collect("SELECT i, s FROM t")
+    message = "partition 0 of table 't' sent an end without totals"
+    assert str(caught.value) == message
+    error: Any = caught.value.__cause__
+    error = getattr(error, "java_exception", None) or error._origin
+    while error.getClass().getName() != "org.headrace.spark.HeadraceException":
+        error = error.getCause()
+    assert json.loads(error.failure()) == {
+        "error": "TransportError",
+        "exception_type": "headrace.errors.TransportError",
+        "message": message,
+        "table": "t",
+        "partition": 0,
+        "text": f"TransportError: {message}",
+    }

@@ -104,7 +104,7 @@ class Failure:
                 partition=self.partition,
             )
         elif isinstance(kind, type) and issubclass(kind, errors.HeadraceError):
-            exception = kind(self.text())
+            exception = kind(self.text() if self.traceback else self.message)
         else:
             exception = errors.HeadraceError(self.text())
         exception.__cause__ = original

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,6 @@ from headrace.execute.failure import Failure
 
 _CLASS = "org.headrace.spark.HeadraceException"
 _MAX_CAUSES = 20
-_TRANSPORT = re.compile(r"TransportError: (?P<message>.*)", re.DOTALL)
 
 
 @contextmanager
@@ -40,13 +38,6 @@ def translate(error: BaseException) -> errors.HeadraceError | None:
         if cause is None:
             return None
         if cause.getClass().getName() == _CLASS:
-            return _rebuilt(cause.failure(), str(cause.getMessage()))
+            return Failure.from_json(cause.failure()).to_exception()
         cause = cause.getCause()
     return None
-
-
-def _rebuilt(failure: str | None, message: str) -> errors.HeadraceError:
-    if failure is not None:
-        return Failure.from_json(failure).to_exception()
-    match = _TRANSPORT.match(message)
-    return errors.TransportError(match["message"]) if match else errors.HeadraceError(message)

@@ -1,21 +1,61 @@
 package org.headrace.spark;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+
 /**
- * An error that has a Python side; driver and executor JVM.
+ * An error for Python to raise as one of its own; driver and executor JVM.
  *
- * <p>An IllegalArgumentException because PySpark turns that into a clean exception of its own. It has no JVM stack
- * trace: the message holds the Python one, which is the one that helps.
+ * <p>Wherever it arose, it has a record in JSON that Python rebuilds it from: {@code Failure} in
+ * headrace/execute/failure.py. An IllegalArgumentException because PySpark turns that into a clean exception of its
+ * own. It has no JVM stack trace: the message holds the Python one, which is the one that helps.
  */
 public final class HeadraceException extends IllegalArgumentException {
   private static final long serialVersionUID = 1L;
+  private static final ObjectMapper JSON = new ObjectMapper();
   private final String failure;
 
-  public HeadraceException(String message, String failure) {
-    super(message);
+  private HeadraceException(String text, String failure) {
+    super(text);
     this.failure = failure;
   }
 
-  /** The failure as Python described it, in JSON, or null when it arose in the JVM; read from Python. */
+  /** An error that arose in the JVM. {@code error} names a class of headrace.errors; {@code place} may be null. */
+  public static HeadraceException of(String error, Place place, String message) {
+    String text = error + ": " + message;
+    ObjectNode failure = JSON.createObjectNode();
+    failure.put("error", error).put("exception_type", "headrace.errors." + error).put("message", message);
+    failure.put("table", place == null ? null : place.table());
+    failure.put("partition", place == null ? null : place.partition());
+    return new HeadraceException(text, failure.put("text", text).toString());
+  }
+
+  /** An error between the processes: a connection that broke, or bytes that are not what they should be. */
+  public static HeadraceException transport(Place place, String message) {
+    return of("TransportError", place, message);
+  }
+
+  /** An error that arose in Python, by its record. */
+  public static HeadraceException from(JsonNode failure) {
+    return new HeadraceException(failure.path("text").asText(), failure.toString());
+  }
+
+  /** An error that arose in Python, as it was received. */
+  public static HeadraceException received(Place place, String failure) {
+    try {
+      JsonNode record = JSON.readTree(failure);
+      if (record.hasNonNull("error")) {
+        return from(record);
+      }
+    } catch (JsonProcessingException e) {
+      // Told below, by what was received.
+    }
+    return transport(place, "an error that cannot be read: " + failure);
+  }
+
+  /** The record; called from Python. */
   public String failure() {
     return failure;
   }

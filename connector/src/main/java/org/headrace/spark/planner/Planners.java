@@ -60,19 +60,18 @@ public final class Planners {
   public static JsonNode ask(String context, String operation, Object payload) {
     Planner planner = LIVE.get(context);
     if (planner == null) {
-      throw new HeadraceException(
-          "the Headrace session context behind this table is closed; register the table again in a live one", null);
+      throw failed("the Headrace session context behind this table is closed; register the table again in a live one");
     }
     JsonNode answer;
     try {
       String question = JSON.writeValueAsString(payload);
       answer = JSON.readTree(call(() -> planner.call(operation, question)));
     } catch (JsonProcessingException e) {
-      throw new HeadraceException("Python answered '" + operation + "' with what is not JSON: " + e.getMessage(), null);
+      throw failed("Python answered '" + operation + "' with what is not JSON: " + e.getMessage());
     }
     JsonNode failure = answer.get("failure");
     if (failure != null) {
-      throw new HeadraceException(failure.path("text").asText(), failure.toString());
+      throw HeadraceException.from(failure);
     }
     return answer;
   }
@@ -83,10 +82,14 @@ public final class Planners {
       return answer.get();
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw new HeadraceException("the query was cancelled while its provider planned", null);
+      throw failed("the query was cancelled while its provider planned");
     } catch (ExecutionException e) {
       throw e.getCause() instanceof RuntimeException cause ? cause : new IllegalStateException(e.getCause());
     }
+  }
+
+  private static HeadraceException failed(String message) {
+    return HeadraceException.of("HeadraceError", null, message);
   }
 
   public static boolean isLive(String context) {

@@ -20,7 +20,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.headrace.spark.HeadraceException;
-import org.headrace.spark.planner.Planners;
+import org.headrace.spark.Place;
 import org.headrace.spark.scan.HeadraceScan;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -182,13 +182,6 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
                 + " itself, or a CTE or view used more than once); nothing was read. Write the query with one scan,"
                 + " cache() the table first, or use a TableProvider to scan again",
             table, times);
-    String failure =
-        Planners.JSON
-            .createObjectNode()
-            .put("error", "StreamConsumedError")
-            .put("exception_type", "headrace.errors.StreamConsumedError")
-            .put("message", message)
-            .toString();
-    return new HeadraceException("StreamConsumedError: " + message, failure);
+    return HeadraceException.of("StreamConsumedError", new Place(table, null), message);
   }
 }

@@ -24,6 +24,7 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.TaskFailureListener;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
 import org.headrace.spark.results.ResultSender;
 import org.headrace.spark.transport.FrameInput;
@@ -40,8 +41,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private static final int IPC_PREFIX_BYTES = 8;
   private static final int MAX_READ_BYTES = 1 << 30;
 
-  private final String table;
-  private final int partition;
+  private final Place place;
   private final StructType schema;
   private final BufferAllocator allocator;
   private final PartitionConnection connection;
@@ -56,13 +56,12 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private volatile String taskError;
 
   HeadraceReader(PartitionOrigin origin, int partition, StructType schema) {
-    this.table = origin.table();
-    this.partition = partition;
+    this.place = origin.place(partition);
     this.schema = schema;
     try {
       this.connection = origin.open(partition);
     } catch (IOException e) {
-      throw transportError("cannot open", e);
+      throw HeadraceException.transport(place, "cannot open " + place + ": " + e);
     }
     this.frames = connection.frames();
     frames.beforeWaiting(ResultSender::sendPending);
@@ -80,7 +79,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     try {
       BufferAllocator child =
           ArrowUtils.rootAllocator()
-              .newChildAllocator("headrace " + table + " " + partition, 0, Long.MAX_VALUE);
+              .newChildAllocator("headrace " + place, 0, Long.MAX_VALUE);
       made = true;
       return child;
     } finally {
@@ -116,7 +115,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       throw e;
     } catch (IOException e) { // the end of the stream, or a connection that was reset
       ended = true;
-      throw new HeadraceException(connection.lost(table, partition), null);
+      throw connection.lost();
     }
   }
 
@@ -186,11 +185,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
               && DataType.equalsIgnoreNullability(ArrowUtils.fromArrowField(fields.get(i)), planned.dataType());
     }
     if (!same) {
-      throw new HeadraceException(
-          String.format(
-              "TransportError: partition %d of table '%s' sent the columns %s where %s were planned",
-              partition, table, fields, schema.catalogString()),
-          null);
+      throw damaged("the columns " + fields + " where " + schema.catalogString() + " were planned", null);
     }
   }
 
@@ -258,11 +253,11 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     ended = true;
     connection.finish();
     if (sentRows != rows || sentBatches != batches) {
-      throw new HeadraceException(
+      throw HeadraceException.transport(
+          place,
           String.format(
-              "TransportError: partition %d of table '%s' was sent as %d rows in %d batches, %d in %d arrived",
-              partition, table, sentRows, sentBatches, rows, batches),
-          null);
+              "%s was sent as %d rows in %d batches, %d in %d arrived",
+              place, sentRows, sentBatches, rows, batches));
     }
   }
 
@@ -274,14 +269,6 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   private HeadraceException damaged(String what, Exception e) {
-    return new HeadraceException(
-        String.format(
-            "TransportError: partition %d of table '%s' sent %s%s", partition, table, what, e == null ? "" : ": " + e),
-        null);
-  }
-
-  private HeadraceException transportError(String what, IOException e) {
-    return new HeadraceException(
-        String.format("TransportError: %s partition %d of table '%s': %s", what, partition, table, e), null);
+    return HeadraceException.transport(place, place + " sent " + what + (e == null ? "" : ": " + e));
   }
 }

@@ -15,6 +15,7 @@ import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.transport.FrameInput;
@@ -32,13 +33,13 @@ public final class ResultSender {
   private static final int MAX_REASON_CHARS = 4096;
   private static final ThreadLocal<ResultSender> SENDING = new ThreadLocal<>();
 
-  private final int partition;
+  private final Place place;
   private final FrameInput frames;
   private final ResultBatch batch;
   private long batches;
 
-  private ResultSender(int partition, FrameInput frames, ResultBatch batch) {
-    this.partition = partition;
+  private ResultSender(Place place, FrameInput frames, ResultBatch batch) {
+    this.place = place;
     this.frames = frames;
     this.batch = batch;
   }
@@ -52,7 +53,7 @@ public final class ResultSender {
       if (task != null) {
         Versions.onInterrupt(task, connection.frames()::cancel);
       }
-      ResultSender sender = new ResultSender(partition, connection.frames(), batch);
+      ResultSender sender = new ResultSender(origin.place(partition), connection.frames(), batch);
       SENDING.set(sender);
       sender.sendAll(schema, rows);
       sent = true;
@@ -78,9 +79,8 @@ public final class ResultSender {
     try {
       return origin.open(partition);
     } catch (IOException e) {
-      throw new HeadraceException(
-          "TransportError: cannot reach the driver's Python process to send partition " + partition
-              + " of the result: " + e, null);
+      Place place = origin.place(partition);
+      throw HeadraceException.transport(place, "cannot reach the driver's Python process to send " + place + ": " + e);
     }
   }
 
@@ -131,7 +131,7 @@ public final class ResultSender {
   /** The connection broke, or the task was cancelled; what the other side said before it closed is the reason. */
   private RuntimeException broken(IOException e) {
     if (e instanceof InterruptedIOException) {
-      return new HeadraceException("the query was cancelled while it sent its result", null);
+      return HeadraceException.of("HeadraceError", place, "the query was cancelled while it sent its result");
     }
     try {
       frames.awaitReceipt();
@@ -140,9 +140,10 @@ public final class ResultSender {
     } catch (HeadraceException refusal) {
       return refusal;
     }
-    return new HeadraceException(
-        "TransportError: the driver's Python process reads no more of partition " + partition
-            + " of the result (its ResultStream was closed, or another attempt of this task sends it): " + e, null);
+    return HeadraceException.transport(
+        place,
+        "the driver's Python process reads no more of " + place
+            + " (its ResultStream was closed, or another attempt of this task sends it): " + e);
   }
 
   /** The query failed here: if the task is run again, the other side can say why. Never blocks. */

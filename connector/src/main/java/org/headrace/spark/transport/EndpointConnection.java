@@ -18,6 +18,7 @@ import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Place;
 
 /**
  * A partition served by the endpoint in the driver's Python process; executor JVM.
@@ -34,35 +35,37 @@ final class EndpointConnection implements PartitionConnection {
   private static final int SEND_BUFFER_BYTES = 1 << 20;
   private static final int TIMEOUT_MILLIS = 10_000;
 
+  private final Place place;
   private final SocketChannel channel;
   private final Selector selector;
   private final FrameInput frames;
 
-  private EndpointConnection(SocketChannel channel, byte[] certificate) throws IOException {
+  private EndpointConnection(Place place, SocketChannel channel, byte[] certificate) throws IOException {
+    this.place = place;
     this.channel = channel;
     channel.setOption(StandardSocketOptions.SO_SNDBUF, SEND_BUFFER_BYTES);
     channel.configureBlocking(false);
     this.selector = Selector.open();
     SelectionKey key = channel.register(selector, SelectionKey.OP_READ);
     boolean encrypted = certificate.length > 0 && !(channel.getRemoteAddress() instanceof UnixDomainSocketAddress);
-    this.frames = new FrameInput(encrypted ? new TlsChannel(channel, certificate) : channel, selector, key);
+    this.frames = new FrameInput(place, encrypted ? new TlsChannel(channel, certificate) : channel, selector, key);
   }
 
   static EndpointConnection open(
-      String socketPath, String host, int port, byte[] secret, byte[] ticket, byte[] certificate, int partition)
+      Place place, String socketPath, String host, int port, byte[] secret, byte[] ticket, byte[] certificate)
       throws IOException {
-    SocketChannel channel = connect(socketPath, host, port);
+    SocketChannel channel = connect(place, socketPath, host, port);
     EndpointConnection connection = null;
     boolean open = false;
     try {
-      connection = new EndpointConnection(channel, certificate);
+      connection = new EndpointConnection(place, channel, certificate);
       ByteBuffer challenge = ByteBuffer.allocate(MAGIC.length + 4 + CHALLENGE_BYTES);
       connection.frames.readHandshake(challenge, TIMEOUT_MILLIS);
-      connection.frames.write(answer(challenge.array(), secret, ticket, partition));
+      connection.frames.write(answer(challenge.array(), secret, ticket, place.partition()));
       open = true;
     } catch (EOFException e) {
-      throw new HeadraceException(
-          "TransportError: the driver's Python process closed the connection during the handshake", null);
+      throw HeadraceException.transport(
+          place, "the driver's Python process closed the connection during the handshake");
     } finally {
       if (!open) {
         if (connection == null) {
@@ -75,7 +78,7 @@ final class EndpointConnection implements PartitionConnection {
     return connection;
   }
 
-  private static SocketChannel connect(String socketPath, String host, int port) throws IOException {
+  private static SocketChannel connect(Place place, String socketPath, String host, int port) throws IOException {
     try {
       if (!socketPath.isEmpty() && Files.exists(Path.of(socketPath))) {
         return SocketChannel.open(UnixDomainSocketAddress.of(socketPath));
@@ -96,12 +99,12 @@ final class EndpointConnection implements PartitionConnection {
       }
     } catch (IOException e) {
       String where = port == 0 ? socketPath : socketPath + " or " + host + ":" + port;
-      throw new HeadraceException(
-          "TransportError: cannot reach the driver's Python process at " + where + ": " + e.getMessage(), null);
+      throw HeadraceException.transport(
+          place, "cannot reach the driver's Python process at " + where + ": " + e.getMessage());
     }
-    throw new HeadraceException(
-        "TransportError: the driver's Python process is gone, or its session context was closed (no socket at "
-            + socketPath + ")", null);
+    throw HeadraceException.transport(
+        place,
+        "the driver's Python process is gone, or its session context was closed (no socket at " + socketPath + ")");
   }
 
   private static ByteBuffer answer(byte[] challenge, byte[] secret, byte[] ticket, int partition) {
@@ -146,11 +149,12 @@ final class EndpointConnection implements PartitionConnection {
   }
 
   @Override
-  public String lost(String table, int partition) {
+  public HeadraceException lost() {
     close();
-    return String.format(
-        "TransportError: the driver's Python process broke off partition %d of table '%s' before its end: it died, or"
-            + " its session context was closed while the query ran", partition, table);
+    return HeadraceException.transport(
+        place,
+        "the driver's Python process broke off " + place + " before its end: it died, or its session context was"
+            + " closed while the query ran");
   }
 
   private void close() {

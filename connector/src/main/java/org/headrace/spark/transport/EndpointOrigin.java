@@ -38,6 +38,6 @@ final class EndpointOrigin extends PartitionOrigin {
 
   @Override
   public PartitionConnection open(int partition) throws IOException {
-    return EndpointConnection.open(socketPath, host, port, secret, ticket, certificate, partition);
+    return EndpointConnection.open(place(partition), socketPath, host, port, secret, ticket, certificate);
   }
 }

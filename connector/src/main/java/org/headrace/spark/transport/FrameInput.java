@@ -1,6 +1,5 @@
 package org.headrace.spark.transport;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
@@ -13,6 +12,7 @@ import java.nio.channels.Selector;
 import java.nio.charset.StandardCharsets;
 import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 
@@ -36,6 +36,7 @@ public final class FrameInput {
   private static final int DRAIN_BYTES = 256 << 10;
   private static final int WRITE_BYTES = 256 << 10;
 
+  private final Place place;
   private final ByteChannel channel;
   private final Selector selector;
   private final SelectionKey key;
@@ -50,7 +51,8 @@ public final class FrameInput {
   private boolean toldWhenRead;
   private volatile boolean cancelled;
 
-  FrameInput(ByteChannel channel, Selector selector, SelectionKey key) {
+  FrameInput(Place place, ByteChannel channel, Selector selector, SelectionKey key) {
+    this.place = place;
     this.channel = channel;
     this.selector = selector;
     this.key = key;
@@ -59,8 +61,8 @@ public final class FrameInput {
   /** Reads the next frame's header and returns its kind. Throws EOFException where the stream was cut. */
   public int next() throws IOException {
     if (pending != 0) {
-      throw new HeadraceException(
-          "TransportError: a frame of kind " + kind + " has " + pending + " bytes more than such a frame has", null);
+      throw HeadraceException.transport(
+          place, "a frame of kind " + kind + " has " + pending + " bytes more than such a frame has");
     }
     readFully(header);
     header.flip();
@@ -77,11 +79,11 @@ public final class FrameInput {
         || firstLength > MAX_METADATA_BYTES
         || secondLength < 0
         || secondLength > MAX_BODY_BYTES) {
-      throw new HeadraceException(
+      throw HeadraceException.transport(
+          place,
           String.format(
-              "TransportError: not a Headrace frame (kind %d, version %d, lengths %d and %d)",
-              kind, version, firstLength, secondLength),
-          null);
+              "not a Headrace frame (kind %d, version %d, lengths %d and %d)",
+              kind, version, firstLength, secondLength));
     }
     if (kind == SCHEMA) {
       toldWhenRead = flags == TOLD_WHEN_READ;
@@ -183,19 +185,14 @@ public final class FrameInput {
     }
     header.clear().put(first.get(0));
     if (next() != ERROR) {
-      throw new HeadraceException("TransportError: a frame of kind " + kind + " instead of a receipt", null);
+      throw HeadraceException.transport(place, "a frame of kind " + kind + " instead of a receipt");
     }
     throw error();
   }
 
   /** The ERROR frame whose header was just read, as an exception. */
   public HeadraceException error() throws IOException {
-    String failure = StandardCharsets.UTF_8.decode(readFirst()).toString();
-    try {
-      return new HeadraceException(Planners.JSON.readTree(failure).path("text").asText(failure), failure);
-    } catch (JsonProcessingException e) {
-      return new HeadraceException("TransportError: an error that cannot be read: " + failure, null);
-    }
+    return HeadraceException.received(place, StandardCharsets.UTF_8.decode(readFirst()).toString());
   }
 
   /** Sets what is to be done before waiting for the other side. */

@@ -1,5 +1,7 @@
 package org.headrace.spark.transport;
 
+import org.headrace.spark.HeadraceException;
+
 /** One open partition: frames to read, and the two ways to be done with it; executor JVM, one task's thread. */
 public interface PartitionConnection {
   FrameInput frames();
@@ -11,5 +13,5 @@ public interface PartitionConnection {
   void abandon(String reason);
 
   /** The other side vanished in the middle of the stream: releases everything and returns what to tell the user. */
-  String lost(String table, int partition);
+  HeadraceException lost();
 }

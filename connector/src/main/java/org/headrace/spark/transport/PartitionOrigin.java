@@ -3,6 +3,7 @@ package org.headrace.spark.transport;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.Serializable;
+import org.headrace.spark.Place;
 
 /** Where a scan's partitions are produced; immutable data, sent to executors once per stage. */
 public abstract class PartitionOrigin implements Serializable {
@@ -13,20 +14,21 @@ public abstract class PartitionOrigin implements Serializable {
     this.table = table;
   }
 
-  public final String table() {
-    return table;
+  /** How errors name a partition. */
+  public final Place place(int partition) {
+    return new Place(table, partition);
   }
 
   /** Reads the origin from Python's answer to "scan"; driver JVM. */
   public static PartitionOrigin of(JsonNode plan, String table) {
     return plan.has("worker")
         ? WorkerOrigin.from(plan.get("worker"), table)
-        : ofEndpoint(plan.get("endpoint"), table);
+        : EndpointOrigin.from(plan.get("endpoint"), table);
   }
 
-  /** The endpoint in the driver's Python process, from its address; see Endpoint.address in Python. */
-  public static PartitionOrigin ofEndpoint(JsonNode address, String table) {
-    return EndpointOrigin.from(address, table);
+  /** Where to send a query's result, from its address; see Endpoint.address in Python. */
+  public static PartitionOrigin ofResult(JsonNode address) {
+    return EndpointOrigin.from(address, null);
   }
 
   /** Whether the rows are sure to be the same; only of two scans of one table. */

@@ -11,6 +11,8 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.PythonWorker;
+import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
 import scala.Option;
 import scala.Tuple2;
@@ -39,6 +41,7 @@ final class WorkerConnection implements PartitionConnection {
             return thread;
           });
 
+  private final Place place;
   private final String python;
   private final scala.collection.immutable.Map<String, String> env;
   private final PythonWorker worker;
@@ -47,28 +50,30 @@ final class WorkerConnection implements PartitionConnection {
   private boolean gone;
 
   private WorkerConnection(
+      Place place,
       String python,
       scala.collection.immutable.Map<String, String> env,
       PythonWorker worker,
       Option<?> process) {
+    this.place = place;
     this.python = python;
     this.env = env;
     this.worker = worker;
     this.process = process;
-    this.frames = new FrameInput(worker.channel(), worker.selector(), worker.selectionKey());
+    this.frames = new FrameInput(place, worker.channel(), worker.selector(), worker.selectionKey());
   }
 
-  static WorkerConnection open(String python, Map<String, String> env, int partition, byte[] task)
+  static WorkerConnection open(Place place, String python, Map<String, String> env, byte[] task)
       throws IOException {
     scala.collection.immutable.Map<String, String> scalaEnv =
         scala.collection.immutable.Map.from(CollectionConverters.asScala(env));
     Tuple2<PythonWorker, ? extends Option<?>> created =
         SparkEnv.get().createPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, scalaEnv, true);
-    WorkerConnection connection = new WorkerConnection(python, scalaEnv, created._1(), created._2());
+    WorkerConnection connection = new WorkerConnection(place, python, scalaEnv, created._1(), created._2());
     boolean asked = false;
     try {
       ByteBuffer request = ByteBuffer.allocate(12 + task.length).order(ByteOrder.LITTLE_ENDIAN);
-      request.putInt(FrameInput.PROTOCOL_VERSION).putInt(partition).putInt(task.length).put(task).flip();
+      request.putInt(FrameInput.PROTOCOL_VERSION).putInt(place.partition()).putInt(task.length).put(task).flip();
       connection.frames.write(request);
       asked = true;
     } finally {
@@ -122,15 +127,17 @@ final class WorkerConnection implements PartitionConnection {
   }
 
   @Override
-  public String lost(String table, int partition) {
+  public HeadraceException lost() {
     gone = true;
     String pid = process.isDefined() ? process.get().toString().replaceFirst("\\D*(\\d+).*", "$1") : "";
     destroy();
-    return String.format(
-        "TransportError: the Python worker%s died while it produced partition %d of table '%s'. It was killed or it"
-            + " crashed; the usual causes are running out of memory (yield smaller batches, or give the executor more"
-            + " memory overhead) and native code that segfaults. Its standard error is in the executor's log.",
-        pid.isEmpty() ? "" : " (pid " + pid + ")", partition, table);
+    return HeadraceException.transport(
+        place,
+        String.format(
+            "the Python worker%s died while it produced %s. It was killed or it crashed; the usual causes are running"
+                + " out of memory (yield smaller batches, or give the executor more memory overhead) and native code"
+                + " that segfaults. Its standard error is in the executor's log.",
+            pid.isEmpty() ? "" : " (pid " + pid + ")", place));
   }
 
   private void release() {

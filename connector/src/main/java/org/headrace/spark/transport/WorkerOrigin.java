@@ -39,6 +39,6 @@ final class WorkerOrigin extends PartitionOrigin {
     // The same map every time: it is the key of Spark's worker pool.
     Map<String, String> env =
         Map.of("SPARK_REUSE_WORKER", "1", "PYTHONPATH", SparkFiles.get(archive), "PYTHONHASHSEED", "0");
-    return WorkerConnection.open(python, env, partition, pickledTask);
+    return WorkerConnection.open(place(partition), python, env, pickledTask);
   }
 }

@@ -12,14 +12,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import headrace as hr
 from headrace.arrow.batches import merged
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag
 from headrace.transport import coalesce
+from headrace.transport import frames as frames_module
 from headrace.transport.coalesce import CoalescingWriter
-from headrace.transport.frames import HEADER, TOTALS, FrameKind, FrameWriter, send_all
+from headrace.transport.frames import FrameWriter, send_all
+from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, TOTALS, FrameKind
 from headrace.transport.serve import serve_partition
-from raw_frames import NUMBERS, numbers
+from raw_frames import NONCE, NUMBERS, numbers
 from recording import Batches
 
 TIMEOUT_S = 20
@@ -51,9 +54,9 @@ class Wire:
 
     def _run(self) -> None:
         with self.far.makefile("rb") as file:
-            while header := file.read(HEADER.size):
-                kind, version, zero, first, second = HEADER.unpack(header)
-                assert (version, zero) == (1, 0)
+            while header := file.read(FRAME_HEADER.size):
+                kind, version, flags, first, second, nonce = FRAME_HEADER.unpack(header)
+                assert (version, flags, nonce) == (PROTOCOL_VERSION, 0, NONCE)
                 self.frames.append((FrameKind(kind), file.read(first), file.read(second)))
 
 
@@ -89,7 +92,7 @@ COUNTED = pa.record_batch({"i": pa.array(range(5))}).select([])
     ids=["small", "large", "empty", "sliced", "none"],
 )
 def test_frame_writer_batches_arrive_as_they_were(wire: Wire, batches: list[pa.RecordBatch]) -> None:
-    writer = FrameWriter(wire.read().near, NUMBERS)
+    writer = FrameWriter(wire.read().near, NUMBERS, NONCE)
     writer.schema()
     for batch in batches:
         writer.batch(batch)
@@ -102,14 +105,14 @@ def test_frame_writer_batches_arrive_as_they_were(wire: Wire, batches: list[pa.R
 
 
 def test_frame_writer_slice_of_a_large_batch_sends_the_slice_alone(wire: Wire) -> None:
-    writer = FrameWriter(wire.read().near, NUMBERS)
+    writer = FrameWriter(wire.read().near, NUMBERS, NONCE)
     writer.schema()
     writer.batch(numbers(0, 100_000).slice(10, 10))
     assert sum(len(first) + len(second) for _, first, second in wire.close()) < 4096
 
 
 def test_frame_writer_batch_without_columns_keeps_its_rows(wire: Wire) -> None:
-    writer = FrameWriter(wire.read().near, COUNTED.schema)
+    writer = FrameWriter(wire.read().near, COUNTED.schema, NONCE)
     writer.schema()
     writer.batch(COUNTED)
     writer.batch(COUNTED.slice(0, 2))
@@ -121,7 +124,7 @@ def test_frame_writer_batch_without_columns_keeps_its_rows(wire: Wire) -> None:
 
 def test_frame_writer_small_socket_buffer_sends_every_byte() -> None:
     wire = Wire(send_buffer_bytes=4096).read()
-    writer = FrameWriter(wire.near, NUMBERS)
+    writer = FrameWriter(wire.near, NUMBERS, NONCE)
     writer.schema()
     batch = numbers(0, 200_000)
     writer.batch(batch)
@@ -131,15 +134,58 @@ def test_frame_writer_small_socket_buffer_sends_every_byte() -> None:
 def test_send_all_more_pieces_than_one_call_takes_keeps_the_order(wire: Wire) -> None:
     pieces = [bytes([i % 256]) * (i % 5) for i in range(3000)]
     body = b"".join(pieces)
-    send_all(wire.read().near, [HEADER.pack(FrameKind.ERROR, 1, 0, 0, len(body)), *pieces])
+    send_all(wire.read().near, [FRAME_HEADER.pack(FrameKind.ERROR, PROTOCOL_VERSION, 0, 0, len(body), NONCE), *pieces])
     assert wire.close() == [(FrameKind.ERROR, b"", body)]
 
 
 def test_frame_writer_reader_gone_raises_oserror(wire: Wire) -> None:
     wire.far.close()
-    writer = FrameWriter(wire.near, NUMBERS)
+    writer = FrameWriter(wire.near, NUMBERS, NONCE)
     with pytest.raises(OSError, match="pipe"):
         writer.schema()
+
+
+def test_frame_writer_batch_larger_than_the_bound_is_sent_in_pieces(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames_module, "SPLIT_BYTES", 256 * 1024)
+    writer = FrameWriter(wire.read().near, NUMBERS, NONCE)
+    writer.schema()
+    batch = numbers(0, 100_000)
+    writer.batch(batch)
+    writer.end()
+    frames = wire.close()
+    pieces = received(frames, NUMBERS)
+    assert len(pieces) > 5
+    assert max(len(second) for _, _, second in frames) <= 256 * 1024 + 1024  # and what aligns its buffers
+    assert merged(pieces) == batch
+    assert TOTALS.unpack(frames[-1][1]) == (100_000, len(pieces))
+
+
+def test_frame_writer_rows_of_very_different_size_are_sent_alone_where_they_must(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames_module, "SPLIT_BYTES", 100_000)
+    schema = pa.schema([("s", pa.string())])
+    batch = pa.record_batch([pa.array(["x"] * 50 + ["y" * 300_000] + ["z"] * 50)], schema=schema)
+    writer = FrameWriter(wire.read().near, schema, NONCE)
+    writer.schema()
+    writer.batch(batch)
+    pieces = received(wire.close(), schema)
+    assert merged(pieces) == batch
+    assert [piece.num_rows for piece in pieces if piece.nbytes > 100_000] == [1]
+
+
+def test_frame_writer_row_larger_than_a_frame_is_refused_by_name_and_nothing_of_it_is_sent(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames_module, "MAX_SECOND_BYTES", 100_000)
+    schema = pa.schema([("s", pa.string())])
+    writer = FrameWriter(wire.read().near, schema, NONCE)
+    writer.schema()
+    with pytest.raises(hr.TransportError, match="a single row 100000"):
+        writer.batch(pa.record_batch([pa.array(["y" * 300_000])], schema=schema))
+    assert [kind for kind, _, _ in wire.close()] == [FrameKind.SCHEMA]
 
 
 class GatedWriter:
@@ -282,7 +328,7 @@ class Yielding(Batches):
 def served(function: Callable[[], Any], schema: pa.Schema = NUMBERS, *, limit: int | None = None) -> list[Frame]:
     wire = Wire().read()
     task = ScanTask("t", Yielding(schema, function), schema, schema, limit)
-    serve_partition(wire.near, PartitionStream(task, 0, StopFlag(lambda: None)))
+    serve_partition(wire.near, NONCE, PartitionStream(task, 0, StopFlag(lambda: None)))
     return wire.close()
 
 

@@ -38,6 +38,13 @@ def translate(error: BaseException) -> errors.HeadraceError | None:
         if cause is None:
             return None
         if cause.getClass().getName() == _CLASS:
-            return Failure.from_json(cause.failure()).to_exception()
+            return _rebuilt(cause)
         cause = cause.getCause()
     return None
+
+
+def _rebuilt(cause: Any) -> errors.HeadraceError:
+    try:
+        return Failure.from_json(cause.failure()).to_exception()
+    except Exception:  # user code can write to a worker's connection: what looks like a failure may be none
+        return errors.TransportError(str(cause.getMessage()))

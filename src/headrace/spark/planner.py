@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arrow.spark_types import spark_schema
-from headrace.errors import HeadraceError, StreamError, TransportError
+from headrace.errors import HeadraceError, StreamError
 from headrace.execute.failure import Failure
 from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.keys import key_batch
@@ -26,9 +26,6 @@ from headrace.spark.offers import take_offers
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.inbox import ResultInbox
-
-PROTOCOL = 1
-"""Of the operations below and their JSON; the same number stands in ``Planners.java``."""
 
 
 class Planner:
@@ -53,15 +50,6 @@ class Planner:
             "query_end": self._query_end,
             "result_partitions": self._result_partitions,
         }
-
-    @staticmethod
-    def check_connector(protocol: int) -> None:
-        """Raises TransportError for a connector, already in the JVM, that asks in another protocol."""
-        if protocol != PROTOCOL:
-            raise TransportError(
-                f"the Headrace connector in this JVM asks in planner protocol {protocol}, this Headrace answers in "
-                f"{PROTOCOL}: a jar of another release is on the class path; remove it, as Headrace brings its own"
-            )
 
     def call(self, operation: str, payload: str) -> str:
         """Called from the JVM."""

@@ -42,17 +42,17 @@ public final class HeadraceException extends IllegalArgumentException {
     return new HeadraceException(failure.path("text").asText(), failure.toString());
   }
 
-  /** An error that arose in Python, as it was received. */
-  public static HeadraceException received(Place place, String failure) {
+  /** An error that arose in Python, as it was received; null where that is none. */
+  public static HeadraceException received(String failure) {
     try {
       JsonNode record = JSON.readTree(failure);
       if (record.hasNonNull("error")) {
         return from(record);
       }
     } catch (JsonProcessingException e) {
-      // Told below, by what was received.
+      return null;
     }
-    return transport(place, "an error that cannot be read: " + failure);
+    return null;
   }
 
   /** The record; called from Python. */

@@ -17,9 +17,6 @@ import org.headrace.spark.HeadraceException;
 /** The live Python planners of this driver JVM, one per session context, and how to ask them. */
 public final class Planners {
   public static final ObjectMapper JSON = new ObjectMapper();
-  /** Of the operations that {@link #ask} knows and their JSON; the same number stands in spark/planner.py. */
-  private static final int PROTOCOL = 1;
-
   private static final Map<String, Planner> LIVE = new ConcurrentHashMap<>();
 
   /**
@@ -40,11 +37,6 @@ public final class Planners {
           });
 
   private Planners() {}
-
-  /** Called from Python before it registers a planner: another number means a jar of another release. */
-  public static int protocol() {
-    return PROTOCOL;
-  }
 
   /** Called from Python when a session context opens. */
   public static void register(String context, Planner planner) {

@@ -1,5 +1,6 @@
 package org.headrace.spark.read;
 
+import io.netty.util.internal.PlatformDependent;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
@@ -7,6 +8,7 @@ import java.util.List;
 import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.OutOfMemoryException;
 import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
@@ -30,6 +32,7 @@ import org.headrace.spark.results.ResultSender;
 import org.headrace.spark.transport.FrameInput;
 import org.headrace.spark.transport.PartitionConnection;
 import org.headrace.spark.transport.PartitionOrigin;
+import org.headrace.spark.transport.Protocol;
 import org.headrace.spark.vectors.ArrowColumns;
 
 /**
@@ -40,6 +43,9 @@ import org.headrace.spark.vectors.ArrowColumns;
 final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private static final int IPC_PREFIX_BYTES = 8;
   private static final int MAX_READ_BYTES = 1 << 30;
+
+  /** What Netty, from which Arrow has its memory, takes outside of the heap at most. */
+  private static final long MAX_ARROW_BYTES = PlatformDependent.maxDirectMemory();
 
   private final Place place;
   private final StructType schema;
@@ -79,7 +85,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     try {
       BufferAllocator child =
           ArrowUtils.rootAllocator()
-              .newChildAllocator("headrace " + place, 0, Long.MAX_VALUE);
+              .newChildAllocator("headrace " + place, 0, MAX_ARROW_BYTES);
       made = true;
       return child;
     } finally {
@@ -97,18 +103,19 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     try {
       while (true) {
         switch (frames.next()) {
-          case FrameInput.SCHEMA -> readSchema();
-          case FrameInput.BATCH -> {
+          case Protocol.SCHEMA -> readSchema();
+          case Protocol.BATCH -> {
             readBatch();
             if (current.numRows() > 0) {
               return true;
             }
           }
-          case FrameInput.END -> {
+          case Protocol.END -> {
             readEnd();
             return false;
           }
-          default -> throw readError();
+          case Protocol.ERROR -> throw readError();
+          default -> throw new IllegalStateException("FrameInput lets no other kind pass");
         }
       }
     } catch (InterruptedIOException e) {
@@ -163,14 +170,13 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     if (root != null) {
       throw damaged("a second schema", null);
     }
-    Schema sent;
     try {
-      sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
-    } catch (RuntimeException e) {
-      throw damaged("a schema that cannot be read", e);
+      Schema sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
+      checkSchema(sent);
+      root = VectorSchemaRoot.create(sent, allocator);
+    } catch (RuntimeException e) { // Arrow and flatbuffers throw whatever a broken message makes them throw
+      throw e instanceof HeadraceException named ? named : damaged("a schema that cannot be read", e);
     }
-    checkSchema(sent);
-    root = VectorSchemaRoot.create(sent, allocator);
     loader = new VectorLoader(root);
   }
 
@@ -206,7 +212,9 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       for (int i = 0; i < columns.length; i++) {
         columns[i] = ArrowColumns.of(root.getVector(i), schema.fields()[i].dataType());
       }
-    } catch (IllegalArgumentException | IndexOutOfBoundsException e) {
+    } catch (OutOfMemoryError | OutOfMemoryException e) {
+      throw noMemory(frames.secondLength());
+    } catch (RuntimeException e) {
       throw e instanceof HeadraceException named ? named : damaged("a batch that cannot be read", e);
     }
     current = new ColumnarBatch(columns, root.getRowCount());
@@ -227,7 +235,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   private ArrowBuf readBody(long length) throws IOException {
-    ArrowBuf body = allocator.buffer(length);
+    ArrowBuf body = allocated(length);
     boolean read = false;
     try {
       for (long offset = 0; offset < length; offset += MAX_READ_BYTES) {
@@ -243,22 +251,42 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     return body;
   }
 
+  private ArrowBuf allocated(long length) {
+    try {
+      return allocator.buffer(length);
+    } catch (OutOfMemoryError | OutOfMemoryException e) {
+      throw noMemory(length);
+    }
+  }
+
+  /** As an Error, and Netty's is one, lack of memory would end the whole JVM. */
+  private HeadraceException noMemory(long length) {
+    return frames.distrust(
+        String.format(
+            "%s sent a batch of %d bytes, which this JVM has no memory for (%d of %d bytes are in"
+                + " use). A batch of that size has one large row: give Spark more memory (spark.executor.memory, or"
+                + " spark.driver.memory where Spark runs in the driver), or use fewer cores per executor",
+            place, length, ArrowUtils.rootAllocator().getAllocatedMemory(), MAX_ARROW_BYTES));
+  }
+
   private void readEnd() throws IOException {
+    if (root == null) {
+      throw damaged("an end before the schema", null);
+    }
     ByteBuffer totals = frames.readFirst();
     if (totals.remaining() != 2 * Long.BYTES) {
       throw damaged("an end without totals", null);
     }
     long sentRows = totals.getLong();
     long sentBatches = totals.getLong();
-    ended = true;
-    connection.finish();
     if (sentRows != rows || sentBatches != batches) {
-      throw HeadraceException.transport(
-          place,
+      throw frames.distrust(
           String.format(
               "%s was sent as %d rows in %d batches, %d in %d arrived",
               place, sentRows, sentBatches, rows, batches));
     }
+    ended = true;
+    connection.finish();
   }
 
   private HeadraceException readError() throws IOException {
@@ -269,6 +297,6 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   private HeadraceException damaged(String what, Exception e) {
-    return HeadraceException.transport(place, place + " sent " + what + (e == null ? "" : ": " + e));
+    return frames.distrust(place + " sent " + what + (e == null ? "" : ": " + e));
   }
 }

@@ -5,13 +5,14 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.channels.Channels;
 import java.nio.charset.StandardCharsets;
 import java.util.Iterator;
+import org.apache.arrow.memory.OutOfMemoryException;
 import org.apache.arrow.vector.ipc.WriteChannel;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.arrow.vector.util.OversizedAllocationException;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.headrace.spark.HeadraceException;
@@ -19,8 +20,10 @@ import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.transport.FrameInput;
+import org.headrace.spark.transport.FrameOutput;
 import org.headrace.spark.transport.PartitionConnection;
 import org.headrace.spark.transport.PartitionOrigin;
+import org.headrace.spark.transport.Protocol;
 
 /**
  * Sends one partition of a query's result as frames; executor JVM (driver JVM for a small LIMIT), one task's thread.
@@ -29,18 +32,20 @@ import org.headrace.spark.transport.PartitionOrigin;
  * lets what there is be sent.
  */
 public final class ResultSender {
-  private static final int HEADER_BYTES = 16;
   private static final int MAX_REASON_CHARS = 4096;
   private static final ThreadLocal<ResultSender> SENDING = new ThreadLocal<>();
 
   private final Place place;
   private final FrameInput frames;
+  private final FrameOutput out;
   private final ResultBatch batch;
+  private long rows;
   private long batches;
 
   private ResultSender(Place place, FrameInput frames, ResultBatch batch) {
     this.place = place;
     this.frames = frames;
+    this.out = new FrameOutput(frames);
     this.batch = batch;
   }
 
@@ -84,23 +89,26 @@ public final class ResultSender {
     }
   }
 
-  private void sendAll(Schema schema, Iterator<InternalRow> rows) {
+  private void sendAll(Schema schema, Iterator<InternalRow> source) {
     try {
       byte[] message = serialized(schema);
-      write(FrameInput.SCHEMA, message, message.length);
-      while (rows.hasNext()) {
-        batch.add(rows.next());
+      write(Protocol.SCHEMA, message);
+      while (source.hasNext()) {
+        batch.add(source.next());
         if (batch.isFull()) {
           sendBatch();
         }
       }
+      sendPending();
+    } catch (OutOfMemoryError | OutOfMemoryException | OversizedAllocationException e) {
+      HeadraceException tooLarge = tooLarge(e); // as an Error it would end the whole JVM
+      tellWhy(tooLarge);
+      throw tooLarge;
     } catch (RuntimeException | Error e) {
       tellWhy(e);
       throw e;
     }
-    sendPending();
-    ByteBuffer totals = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN).putLong(0).putLong(batches);
-    write(FrameInput.END, totals.array(), 16);
+    write(Protocol.END, Protocol.totals(rows, batches).array());
     try {
       frames.awaitReceipt();
     } catch (IOException e) {
@@ -109,23 +117,32 @@ public final class ResultSender {
   }
 
   private void sendBatch() {
-    byte[] message;
-    try {
-      message = batch.take();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e); // from a stream in memory
-    }
-    write(FrameInput.BATCH, message, 8 + ByteBuffer.wrap(message).order(ByteOrder.LITTLE_ENDIAN).getInt(4));
+    rows += batch.rows();
     batches++;
-  }
-
-  private void write(int kind, byte[] message, int first) {
     try {
-      frames.write(header(kind, message.length, first));
-      frames.write(ByteBuffer.wrap(message));
+      batch.send(out);
     } catch (IOException e) {
       throw broken(e);
     }
+  }
+
+  private void write(int kind, byte[] message) {
+    try {
+      out.header(kind, message.length, 0);
+      out.write(ByteBuffer.wrap(message));
+      out.flush();
+    } catch (IOException e) {
+      throw broken(e);
+    }
+  }
+
+  private HeadraceException tooLarge(Throwable e) {
+    return HeadraceException.transport(
+        place,
+        String.format(
+            "partition %d of the result has rows that do not fit in the memory of this JVM (%s). Select less of them, or"
+                + " give Spark more: spark.executor.memory, or spark.driver.memory where Spark runs in the driver",
+            place.partition(), e));
   }
 
   /** The connection broke, or the task was cancelled; what the other side said before it closed is the reason. */
@@ -155,18 +172,12 @@ public final class ResultSender {
             .put("text", text.length() > MAX_REASON_CHARS ? text.substring(0, MAX_REASON_CHARS) + "..." : text)
             .toString()
             .getBytes(StandardCharsets.UTF_8);
-    ByteBuffer frame = ByteBuffer.allocate(HEADER_BYTES + message.length);
+    ByteBuffer frame = ByteBuffer.allocate(Protocol.FRAME_HEADER_BYTES + message.length);
     try {
-      frames.tryWrite(frame.put(header(FrameInput.ERROR, message.length, message.length)).put(message).flip());
+      frames.tryWrite(frame.put(frames.header(Protocol.ERROR, message.length, 0)).put(message).flip());
     } catch (IOException e) {
       error.addSuppressed(e);
     }
-  }
-
-  private static ByteBuffer header(int kind, int length, int first) {
-    ByteBuffer header = ByteBuffer.allocate(HEADER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
-    header.put((byte) kind).put((byte) FrameInput.PROTOCOL_VERSION).putShort((short) 0);
-    return header.putInt(first).putLong((long) length - first).flip();
   }
 
   static byte[] serialized(Schema schema) {

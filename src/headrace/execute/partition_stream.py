@@ -88,6 +88,7 @@ class PartitionStream:
 
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
+        self._stop.watch(None)
         batches, source = self._batches, self.source
         self._batches = self.source = None
         close_sources(batches, source)

@@ -130,7 +130,7 @@ class _RunningQuery:
         self._context_id = context_id
         self._tag = f"headrace-{uuid.uuid4().hex}"
         self._over = threading.Event()
-        self._ticket = endpoint.offer(inbox.open)
+        self._ticket = endpoint.offer(inbox.open, receives=True)
         self._thread = InheritableThread(target=self._run, name="headrace-query", daemon=True)
 
     def start(self) -> None:

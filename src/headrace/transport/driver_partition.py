@@ -22,8 +22,6 @@ class DriverPartition:
     sleeps inside one C call is stopped when that call returns.
     """
 
-    receives = False
-
     def __init__(self, task: ScanTask, partition: int, source: BatchSource | None = None) -> None:
         self._thread_id = 0
         self._stopped = threading.Event()

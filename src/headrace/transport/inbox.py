@@ -248,8 +248,6 @@ class ResultInbox:
 class PartitionReceiver:
     """A PartitionServer that reads one task's frames into the inbox."""
 
-    receives = True
-
     def __init__(self, inbox: ResultInbox, partition: int) -> None:
         self.partition = partition
         self._inbox = inbox

@@ -147,7 +147,10 @@ class Planner:
     def _query_end(self, question: dict[str, Any]) -> dict[str, Any]:
         for table in self._registry.tables():
             if isinstance(table.provider, StreamingTable):
-                table.provider.query_ended(question["execution"], question["error"])
+                planned = table.id in question["tables"]
+                table.provider.query_ended(
+                    question["execution"], question["error"], question["reason"], planned=planned
+                )
         return {}
 
     def _result_partitions(self, question: dict[str, Any]) -> dict[str, Any]:

@@ -149,13 +149,7 @@ public final class ResultSender {
 
   /** The query failed here: if the task is run again, the other side can say why. Never blocks. */
   private void tellWhy(Throwable error) {
-    String text = String.valueOf(error);
-    byte[] message =
-        Planners.JSON
-            .createObjectNode()
-            .put("text", text.length() > MAX_REASON_CHARS ? text.substring(0, MAX_REASON_CHARS) + "..." : text)
-            .toString()
-            .getBytes(StandardCharsets.UTF_8);
+    byte[] message = failure(error).getBytes(StandardCharsets.UTF_8);
     ByteBuffer frame = ByteBuffer.allocate(HEADER_BYTES + message.length);
     try {
       frames.tryWrite(frame.put(header(FrameInput.ERROR, message.length, message.length)).put(message).flip());
@@ -168,6 +162,18 @@ public final class ResultSender {
     ByteBuffer header = ByteBuffer.allocate(HEADER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
     header.put((byte) kind).put((byte) FrameInput.PROTOCOL_VERSION).putShort((short) 0);
     return header.putInt(first).putLong((long) length - first).flip();
+  }
+
+  /** What Python said of it, where it came from there; else only a text. */
+  private static String failure(Throwable error) {
+    for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+      if (cause instanceof HeadraceException own && own.failure() != null) {
+        return own.failure();
+      }
+    }
+    String text = String.valueOf(error);
+    String clipped = text.length() > MAX_REASON_CHARS ? text.substring(0, MAX_REASON_CHARS) + "..." : text;
+    return Planners.JSON.createObjectNode().put("text", clipped).toString();
   }
 
   static byte[] serialized(Schema schema) {

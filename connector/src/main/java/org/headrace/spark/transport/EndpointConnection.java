@@ -2,11 +2,14 @@ package org.headrace.spark.transport;
 
 import java.io.EOFException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.net.InetSocketAddress;
+import java.net.SocketTimeoutException;
 import java.net.StandardSocketOptions;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
@@ -33,6 +36,8 @@ final class EndpointConnection implements PartitionConnection {
   private static final int MAX_REASON_CHARS = 300;
   private static final int SEND_BUFFER_BYTES = 1 << 20;
   private static final int TIMEOUT_MILLIS = 10_000;
+  private static final long FIRST_PAUSE_MILLIS = 50;
+  private static final long LONGEST_PAUSE_MILLIS = 1_000;
 
   private final SocketChannel channel;
   private final Selector selector;
@@ -81,18 +86,7 @@ final class EndpointConnection implements PartitionConnection {
         return SocketChannel.open(UnixDomainSocketAddress.of(socketPath));
       }
       if (port != 0) {
-        SocketChannel channel = SocketChannel.open();
-        boolean connected = false;
-        try {
-          channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-          channel.socket().connect(new InetSocketAddress(host, port), TIMEOUT_MILLIS);
-          connected = true;
-        } finally {
-          if (!connected) {
-            channel.close();
-          }
-        }
-        return channel;
+        return connectPatiently(new InetSocketAddress(host, port));
       }
     } catch (IOException e) {
       String where = port == 0 ? socketPath : socketPath + " or " + host + ":" + port;
@@ -102,6 +96,57 @@ final class EndpointConnection implements PartitionConnection {
     throw new HeadraceException(
         "TransportError: the driver's Python process is gone, or its session context was closed (no socket at "
             + socketPath + ")", null);
+  }
+
+  /** A driver that refuses for a few seconds, or cannot be reached, must not cost all attempts of a task. */
+  private static SocketChannel connectPatiently(InetSocketAddress address) throws IOException {
+    long deadline = System.nanoTime() + TIMEOUT_MILLIS * 1_000_000L;
+    long pause = FIRST_PAUSE_MILLIS;
+    while (true) {
+      long left = Math.max(1, (deadline - System.nanoTime()) / 1_000_000);
+      try {
+        return connectOnce(address, (int) left);
+      } catch (InterruptedIOException | ClosedByInterruptException e) {
+        if (!(e instanceof SocketTimeoutException)) {
+          throw e;
+        }
+        throw new IOException("no answer within " + TIMEOUT_MILLIS + " ms", e);
+      } catch (IOException e) {
+        if (System.nanoTime() + pause * 1_000_000 > deadline) {
+          throw e;
+        }
+      }
+      pause(pause);
+      pause = Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
+    }
+  }
+
+  private static SocketChannel connectOnce(InetSocketAddress address, int timeoutMillis) throws IOException {
+    SocketChannel channel = SocketChannel.open();
+    boolean connected = false;
+    try {
+      channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      channel.socket().connect(address, timeoutMillis);
+      connected = true;
+    } finally {
+      if (!connected) {
+        channel.close();
+      }
+    }
+    return channel;
+  }
+
+  private static void pause(long millis) throws IOException {
+    try {
+      Thread.sleep(millis);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("the task was cancelled while it connected");
+    }
+    TaskContext task = TaskContext.get();
+    if (task != null) {
+      task.killTaskIfInterrupted();
+    }
   }
 
   private static ByteBuffer answer(byte[] challenge, byte[] secret, byte[] ticket, int partition) {

@@ -277,7 +277,7 @@ def test_endpoint_on_tcp_listens_on_the_drivers_own_address_only(bind: str) -> N
 
 
 def test_endpoint_that_cannot_listen_says_what_to_set_and_leaves_nothing(tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr(endpoint_module.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with pytest.raises(hr.TransportError, match=r"203\.0\.113\.7.*spark\.driver\.bindAddress"):
         Endpoint("203.0.113.7", "203.0.113.7")
     assert list(tmp_path.iterdir()) == []
@@ -286,7 +286,7 @@ def test_endpoint_that_cannot_listen_says_what_to_set_and_leaves_nothing(tmp_pat
 def test_endpoint_under_a_long_temporary_directory_still_listens(tmp_path: Path, monkeypatch: Any) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
-    monkeypatch.setattr(endpoint_module.tempfile, "tempdir", str(long))
+    monkeypatch.setattr("tempfile.tempdir", str(long))
     endpoint = Endpoint()
     try:
         assert reads_whole(endpoint.address(endpoint.offer(opener(), 2)))

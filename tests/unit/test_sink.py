@@ -466,11 +466,11 @@ def test_arrow_spill_batches_come_back_equal_and_leave_no_file() -> None:
     spill = ArrowSpill()
     loaders = [spill.store(batch(i, None)) for i in range(3)]
     assert spill._directory is not None
-    directory = spill._directory.name
-    assert len(os.listdir(directory)) == 3
+    directory = spill._directory.path
+    assert sum(name.endswith(".arrow") for name in os.listdir(directory)) == 3
     assert os.stat(directory).st_mode & 0o077 == 0
     assert [load() for load in loaders] == [batch(i, None) for i in range(3)]
-    assert os.listdir(directory) == []
+    assert os.listdir(directory) == ["lock"]
     spill.store(batch(9))
     spill.close()
     spill.close()

@@ -16,11 +16,9 @@ import os
 import queue
 import secrets
 import select
-import shutil
 import socket
 import ssl
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +30,7 @@ import pyarrow as pa
 
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
+from headrace.push.scratch import PrivateDirectory
 from headrace.transport.frames import ASKING, LEAVING, PROTOCOL_VERSION, FrameWriter
 
 _LOG = logging.getLogger("headrace")
@@ -147,7 +146,7 @@ class Endpoint:
             self._listeners.append(_tcp_listener(tcp_host, advertised_host))
             self._host, self._port = advertised_host or tcp_host, self._listeners[0].getsockname()[1]
         self._directory = _private_directory()
-        self._path = os.path.join(self._directory, _SOCKET_NAME)
+        self._path = os.path.join(self._directory.path, _SOCKET_NAME)
         self._listeners.append(_unix_listener(self._path))
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
@@ -223,7 +222,7 @@ class Endpoint:
                 self._drop(connection)
             for sock in (*self._listeners, self._wake_reader, self._wake_writer):
                 sock.close()
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory.close()
 
     def _poll_timeout_ms(self) -> int | None:
         waiting = [c.deadline for c in self._connections.values() if not c.claimed]
@@ -400,11 +399,11 @@ def _parting_words(sock: socket.socket) -> str:
     return reason.decode(errors="replace") or "its reader went away (the query, its task or its executor was killed)"
 
 
-def _private_directory() -> str:
-    directory = tempfile.mkdtemp(prefix="headrace-")  # made with mode 0700
-    if len(os.path.join(directory, _SOCKET_NAME)) > _MAX_SOCKET_PATH_CHARS:
-        os.rmdir(directory)
-        directory = tempfile.mkdtemp(prefix="headrace-", dir="/tmp")
+def _private_directory() -> PrivateDirectory:
+    directory = PrivateDirectory("endpoint")
+    if len(os.path.join(directory.path, _SOCKET_NAME)) > _MAX_SOCKET_PATH_CHARS:
+        directory.close()
+        directory = PrivateDirectory("endpoint", "/tmp")
     return directory
 
 

@@ -24,6 +24,7 @@ import pytest
 import headrace as hr
 from headrace.execute.partition_stream import ScanTask
 from headrace.push.channel import Channel
+from headrace.push.packing import Packing
 from headrace.push.spill import ArrowSpill
 from headrace.push.table import StreamingTable
 from headrace.transport import endpoint as endpoint_module
@@ -507,7 +508,7 @@ def test_spilled_batches_are_not_deleted_on_the_endpoints_thread(
 
     monkeypatch.setattr(ArrowSpill, "close", close)
     channel: Channel[Any] = Channel("t", spill=ArrowSpill())
-    table = StreamingTable("t", NUMBERS, channel)
+    table = StreamingTable("t", channel, Packing(NUMBERS, channel.capacity))
     plan = table.scan(hr.ScanRequest(NUMBERS, ("a",), (), None))
     task = ScanTask("t", plan, NUMBERS, NUMBERS, None)
     ticket = endpoint.offer(lambda claim: DriverPartition(task, claim.partition, table.claim(claim.partition, 1)), 1)

@@ -508,7 +508,8 @@ def test_write_more_partitions_than_readers_spills_and_delivers_all() -> None:
 
 def streaming_table(partitions: int = 2) -> tuple[StreamingTable, TableSink]:
     channel: Channel[Any] = Channel("t", partitions=partitions)
-    return StreamingTable("t", SCHEMA, channel), TableSink(channel, SCHEMA)
+    packing = Packing(SCHEMA, channel.capacity)
+    return StreamingTable("t", channel, packing), TableSink(channel, packing)
 
 
 def test_claim_of_a_query_that_is_over_takes_nothing() -> None:

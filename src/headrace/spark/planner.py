@@ -47,6 +47,7 @@ class Planner:
             "scan": self._scan,
             "release": self._release,
             "query_end": self._query_end,
+            "application_end": self._application_end,
             "result_partitions": self._result_partitions,
         }
 
@@ -72,6 +73,16 @@ class Planner:
     def forget_result(self, inbox_id: str) -> None:
         with self._lock:
             self._inboxes.pop(inbox_id, None)
+
+    def spark_lost(self, error: HeadraceError) -> None:
+        """Nothing will read or send any more: results end with ``error``, and producers learn why. Any thread."""
+        with self._lock:
+            inboxes = list(self._inboxes.values())
+        for inbox in inboxes:
+            inbox.fail(error)
+        for table in self._registry.tables():
+            if isinstance(table.provider, StreamingTable):
+                table.provider.channel.end_scan(str(error))
 
     def close(self) -> None:
         with self._lock:
@@ -151,6 +162,10 @@ class Planner:
                 table.provider.query_ended(
                     question["execution"], question["error"], question["reason"], planned=planned
                 )
+        return {}
+
+    def _application_end(self, _question: dict[str, Any]) -> dict[str, Any]:
+        self.spark_lost(StreamError("Spark was stopped"))
         return {}
 
     def _result_partitions(self, question: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame
 
@@ -145,7 +146,10 @@ class _RunningQuery:
         while not self._over.wait(_CANCEL_AGAIN_SECONDS) and monotonic() < deadline:
             if context._jsc is None:  # Spark was stopped, and its jobs with it
                 return
-            context._jsc.sc().cancelJobsWithTag(self._tag)
+            try:
+                context._jsc.sc().cancelJobsWithTag(self._tag)
+            except (Py4JError, AttributeError):  # the JVM is gone, or Spark was stopped just now
+                return
 
     def _run(self) -> None:
         connector: Any = self._frame.sparkSession.sparkContext._jvm

@@ -11,6 +11,7 @@ import java.util.concurrent.TimeUnit;
 import org.apache.spark.scheduler.JobFailed;
 import org.apache.spark.scheduler.JobSucceeded$;
 import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
@@ -83,6 +84,12 @@ public final class QueryEndListener extends SparkListener {
     }
   }
 
+  /** Spark is being stopped: no query will end any more, and none will begin. */
+  @Override
+  public void onApplicationEnd(SparkListenerApplicationEnd end) {
+    ask("application_end", Map.of());
+  }
+
   /**
    * Spark's name for an action is the method that was called, which the call site begins with. Of an iterator in the JVM
    * nobody can tell when it is dropped: PySpark's is served by a thread.
@@ -126,12 +133,13 @@ public final class QueryEndListener extends SparkListener {
 
   private void tell(long execution, String error, String reason, Set<String> tables) {
     iterated.remove(execution);
+    ask("query_end", Map.of("execution", execution, "error", error, "reason", reason, "tables", tables));
+  }
+
+  private void ask(String operation, Map<String, ?> question) {
     if (Planners.isLive(context)) {
       try {
-        Planners.ask(
-            context,
-            "query_end",
-            Map.of("execution", execution, "error", error, "reason", reason, "tables", tables));
+        Planners.ask(context, operation, question);
       } catch (RuntimeException e) {
         // The Python process is ending, and its producers with it.
       }

@@ -103,7 +103,8 @@ class SessionContext:
         Calls ``provider.schema()`` exactly once, on this thread; what it raises reaches you unchanged. Raises
         TableExistsError if the name is taken (by a table of this context or a temporary view of the session)
         and ``replace`` is false, UnsupportedTypeError for a type Spark has no equal of, RegistrationError for
-        a bad name or something that is not a TableProvider. On any error nothing is registered.
+        a bad name, columns that Spark does not tell apart or something that is not a TableProvider. On any error nothing is
+        registered.
         """
         self._require_open()
         _check_name(name)
@@ -124,9 +125,23 @@ class SessionContext:
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
         with naming_a_lost_jvm():
+            self._check_columns(table)
             old = self._add_with_view(table, replace=replace)
         if old is not None:
             _abandon(old, DeregisteredError(f"the streaming table {old.name!r} was replaced by another table"))
+
+    def _check_columns(self, table: RegisteredTable) -> None:
+        """Two columns that Spark does not tell apart would fail every query."""
+        if self._spark.conf.get("spark.sql.caseSensitive") == "true":
+            return
+        seen: dict[str, str] = {}
+        for name in table.schema.names:
+            other = seen.setdefault(name.lower(), name)
+            if other != name:
+                raise RegistrationError(
+                    f"the columns {other!r} and {name!r} of table {table.name!r} differ in case only, and Spark does "
+                    "not tell them apart; rename one, or set spark.sql.caseSensitive to true"
+                )
 
     def _add_with_view(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
         with self._lock:
@@ -203,12 +218,12 @@ class SessionContext:
 
     def table_exists(self, name: str) -> bool:
         """Whether this context registered ``name``."""
-        self._require_open()
+        self._require_spark()
         return self._registry.find(name) is not None
 
     def table_names(self) -> list[str]:
         """The names of this context's tables, sorted."""
-        self._require_open()
+        self._require_spark()
         return self._registry.names()
 
     def table(self, name: str) -> DataFrame:
@@ -301,9 +316,12 @@ class SessionContext:
     def _require_open(self) -> None:
         if self._closed:
             raise HeadraceError("this SessionContext is closed")
-        if self._lost:
+        self._require_spark()
+
+    def _require_spark(self) -> None:
+        if self._lost and not self._closed:
             raise jvm_lost()
-        if self._spark.sparkContext._jsc is None:
+        if self._spark.sparkContext._jsc is None and not self._closed:
             raise HeadraceError("Spark was stopped; close this SessionContext and make a new one")
 
 
@@ -336,6 +354,8 @@ def _check_name(name: str) -> None:
         raise RegistrationError(f"a table's name must be a non-empty string, not {name!r}")
     if "." in name or "`" in name:
         raise RegistrationError(f"a table's name cannot have a dot or a backtick: {name!r}")
+    if "${" in name:
+        raise RegistrationError(f"a table's name cannot have '${{', which Spark replaces in every query: {name!r}")
 
 
 def _quoted(name: str) -> str:

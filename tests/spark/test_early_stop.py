@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import socket
 import threading
 import time
@@ -20,7 +19,7 @@ import pytest
 import headrace as hr
 from headrace.execute.partition_stream import ScanTask
 from headrace.transport.frames import HEADER, PROTOCOL_VERSION, FrameKind
-from headrace.worker.task import DONE, REQUEST
+from headrace.worker.task import DONE, REQUEST, payload_of
 from headrace.worker.task import main as worker_main
 from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, Marks, numbers, ten_rows, wait_until
 
@@ -335,7 +334,7 @@ def test_clean_up_of_the_user_is_not_interrupted(ctx: hr.SessionContext, marks: 
 def test_worker_given_the_next_request_right_behind_the_last_byte_stays_in_step() -> None:
     """The JVM may hand a worker to the next task before the worker has read that the last one is done."""
     task = ScanTask("t", FunctionPlan(NUMBERS, ten_rows, 2, hr.Placement.EXECUTORS), NUMBERS, NUMBERS, None)
-    payload = pickle.dumps(([], cloudpickle.dumps(task)))
+    payload = payload_of(cloudpickle.dumps(task))
     requests = [REQUEST.pack(PROTOCOL_VERSION, partition, len(payload)) + payload for partition in (0, 1)]
     jvm, worker = socket.socketpair()
     received: list[bytes] = []

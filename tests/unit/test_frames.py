@@ -331,7 +331,7 @@ def test_serve_partition_reader_of_another_schema_without_batches_is_an_error(ot
 
 def test_serve_partition_reader_of_the_schema_without_batches_is_empty() -> None:
     frames = served(lambda: pa.RecordBatchReader.from_batches(NUMBERS, []))
-    assert [kind for kind, _ in frames] == [FrameKind.SCHEMA, FrameKind.END]
+    assert [frame[0] for frame in frames] == [FrameKind.SCHEMA, FrameKind.END]
 
 
 def test_serve_partition_limit_ends_the_stream_and_closes_the_generator() -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import pickle
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +23,7 @@ from headrace.spark.predicates import decode
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Claim, Endpoint
 from headrace.transport.inbox import ResultInbox
+from headrace.worker.task import payload_of
 
 
 class Planner:
@@ -133,7 +132,7 @@ class Planner:
             ticket = self._endpoint.offer(_opener(task), scan.partitioning.n)
             answer["endpoint"] = self._endpoint.address(ticket)
         else:
-            payload = pickle.dumps((sys.path, pickled_task(task, by_value=self._by_value)))
+            payload = payload_of(pickled_task(task, by_value=self._by_value))
             answer["worker"] = {
                 "python": self._python,
                 "archive": self._archive,

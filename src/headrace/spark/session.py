@@ -103,8 +103,8 @@ class SessionContext:
         Calls ``provider.schema()`` exactly once, on this thread; what it raises reaches you unchanged. Raises
         TableExistsError if the name is taken (by a table of this context or a temporary view of the session)
         and ``replace`` is false, UnsupportedTypeError for a type Spark has no equal of, RegistrationError for
-        a bad name, columns that Spark does not tell apart or something that is not a TableProvider. On any error nothing is
-        registered.
+        a bad name, columns that Spark does not tell apart or something that is not a TableProvider. On any error
+        nothing is registered.
         """
         self._require_open()
         _check_name(name)

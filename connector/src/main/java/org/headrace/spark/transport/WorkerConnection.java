@@ -124,13 +124,12 @@ final class WorkerConnection implements PartitionConnection {
   @Override
   public String lost(String table, int partition) {
     gone = true;
-    String pid = process.isDefined() ? process.get().toString().replaceFirst("\\D*(\\d+).*", "$1") : "";
     destroy();
     return String.format(
-        "TransportError: the Python worker%s died while it produced partition %d of table '%s'. It was killed or it"
+        "TransportError: the Python worker died while it produced partition %d of table '%s'. It was killed or it"
             + " crashed; the usual causes are running out of memory (yield smaller batches, or give the executor more"
             + " memory overhead) and native code that segfaults. Its standard error is in the executor's log.",
-        pid.isEmpty() ? "" : " (pid " + pid + ")", partition, table);
+        partition, table);
   }
 
   private void release() {

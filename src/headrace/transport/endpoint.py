@@ -32,6 +32,7 @@ from headrace.errors import TransportError
 from headrace.execute.failure import Failure
 from headrace.push.scratch import PrivateDirectory
 from headrace.transport.frames import ASKING, LEAVING, PROTOCOL_VERSION, FrameWriter
+from headrace.transport.silence import RENEWAL_SECONDS, SenderLease, keep_alive
 
 _LOG = logging.getLogger("headrace")
 
@@ -105,6 +106,7 @@ class _Connection:
     greeted: bool = False
     received: bytearray = field(default_factory=bytearray)
     claimed: bool = False
+    lease: SenderLease | None = None  # of a TCP connection
     lock: threading.Lock = field(default_factory=threading.Lock)
     server: PartitionServer | None = None  # once it is open
     gone: str | None = None  # why nobody reads any more
@@ -154,6 +156,7 @@ class Endpoint:
         self._closing = False
         self._poll = select.poll()
         self._connections: dict[int, _Connection] = {}
+        self._renewal = 0.0
         self._stopping: list[threading.Thread] = []  # those that were started by closing
         self._thread = threading.Thread(target=self._run, name="headrace-endpoint", daemon=True)
         self._thread.start()
@@ -214,6 +217,7 @@ class Endpoint:
                     elif fd in self._connections:
                         self._progress_safely(self._connections[fd], event)
                 self._drop_late_handshakes()
+                self._renew_leases()
                 while not self._finished.empty():
                     self._drop(self._finished.get())
         finally:
@@ -225,8 +229,18 @@ class Endpoint:
             self._directory.close()
 
     def _poll_timeout_ms(self) -> int | None:
-        waiting = [c.deadline for c in self._connections.values() if not c.claimed]
-        return max(0, int((min(waiting) - time.monotonic()) * 1000) + 1) if waiting else None
+        due = [c.deadline for c in self._connections.values() if not c.claimed]
+        if any(c.lease is not None for c in self._connections.values()):
+            due.append(self._renewal)
+        return max(0, int((min(due) - time.monotonic()) * 1000) + 1) if due else None
+
+    def _renew_leases(self) -> None:
+        now = time.monotonic()
+        if now >= self._renewal:
+            self._renewal = now + RENEWAL_SECONDS
+            for connection in self._connections.values():
+                if connection.lease is not None:
+                    connection.lease.renew()
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -241,7 +255,7 @@ class Endpoint:
             if self._tls is not None:
                 sock = self._tls.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a one-row batch must not wait for more
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # an executor's host may vanish silently
+            keep_alive(sock)  # an executor's host may vanish silently
         handshaking = [c for c in self._connections.values() if not c.claimed]
         if len(handshaking) >= MAX_HANDSHAKES:
             self._drop(min(handshaking, key=lambda c: c.deadline))
@@ -303,6 +317,8 @@ class Endpoint:
             return
         connection.claimed = True
         connection.sock.setblocking(True)
+        if connection.sock.family != socket.AF_UNIX:
+            connection.lease = SenderLease(connection.sock)
         offer = self._tickets.get(ticket)
         if offer is not None and offer.receives:
             self._poll.unregister(connection.sock)

@@ -89,8 +89,8 @@ def _serve(sock: socket.socket, version: int, payload: bytes, partition: int, st
         if version_of_driver != PYTHON_VERSION:
             raise TransportError(
                 f"[PYTHON_VERSION_MISMATCH] Python in worker has different version: {PYTHON_VERSION} than that in "
-                f"driver: {version_of_driver}, and what one pickles the other cannot read. Set PYSPARK_PYTHON to a Python "
-                f"{version_of_driver} that is on every executor (the worker's is {sys.executable})"
+                f"driver: {version_of_driver}, and what one pickles the other cannot read. Set PYSPARK_PYTHON to a "
+                f"Python {version_of_driver} that is on every executor (the worker's is {sys.executable})"
             )
         sys.path.extend(entry for entry in search_path if entry not in sys.path)
         with stop.user_code():

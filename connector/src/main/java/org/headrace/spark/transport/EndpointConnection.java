@@ -4,6 +4,7 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.net.InetSocketAddress;
+import java.net.SocketOption;
 import java.net.SocketTimeoutException;
 import java.net.StandardSocketOptions;
 import java.net.UnixDomainSocketAddress;
@@ -17,8 +18,10 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.GeneralSecurityException;
+import java.util.Set;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
+import jdk.net.ExtendedSocketOptions;
 import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
 
@@ -36,6 +39,9 @@ final class EndpointConnection implements PartitionConnection {
   private static final int MAX_REASON_CHARS = 300;
   private static final int SEND_BUFFER_BYTES = 1 << 20;
   private static final int TIMEOUT_MILLIS = 10_000;
+  private static final int KEEPALIVE_IDLE_SECONDS = 10;
+  private static final int KEEPALIVE_INTERVAL_SECONDS = 5;
+  private static final int KEEPALIVE_PROBES = 3;
   private static final long FIRST_PAUSE_MILLIS = 50;
   private static final long LONGEST_PAUSE_MILLIS = 1_000;
 
@@ -126,6 +132,7 @@ final class EndpointConnection implements PartitionConnection {
     boolean connected = false;
     try {
       channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      keepAlive(channel);
       channel.socket().connect(address, timeoutMillis);
       connected = true;
     } finally {
@@ -134,6 +141,17 @@ final class EndpointConnection implements PartitionConnection {
       }
     }
     return channel;
+  }
+
+  /** A driver whose host or network vanished is noticed within 25 s; see silence.py. */
+  private static void keepAlive(SocketChannel channel) throws IOException {
+    channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
+    Set<SocketOption<?>> supported = channel.supportedOptions();
+    if (supported.contains(ExtendedSocketOptions.TCP_KEEPIDLE)) {
+      channel.setOption(ExtendedSocketOptions.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS);
+      channel.setOption(ExtendedSocketOptions.TCP_KEEPINTERVAL, KEEPALIVE_INTERVAL_SECONDS);
+      channel.setOption(ExtendedSocketOptions.TCP_KEEPCOUNT, KEEPALIVE_PROBES);
+    }
   }
 
   private static void pause(long millis) throws IOException {

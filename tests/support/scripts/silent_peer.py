@@ -1,4 +1,4 @@
-"""One end of a connection whose other end goes silent (``serve CASE HOST``, ``read CASE ADDRESS``); says what it sees."""
+"""One end of a connection whose other end goes silent (``serve CASE HOST``, ``read CASE ADDRESS``), and what it saw."""
 
 from __future__ import annotations
 

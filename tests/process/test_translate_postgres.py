@@ -62,9 +62,16 @@ def test_to_sql_random_predicates_on_postgres_equal_the_reference(
             assert answers == expr.evaluate(one_batch(candidates[number])).to_pylist(), (expr, sql)
 
 
-@pytest.mark.parametrize("text", ["'", '"', "\\", "\\'; DROP TABLE h; --", "%", "_", "!", "$1", ":x", "a\nb"])
-def test_to_sql_hostile_names_and_literals_stay_data(tables: tuple[Any, list[pa.Table]], text: str) -> None:
+@pytest.mark.parametrize("conforming", ["on", "off"])
+@pytest.mark.parametrize(
+    "text", ["'", '"', "\\", "\\\\", "a\\'b\\", "\\'; DROP TABLE h; --", "%", "_", "!", "$1", ":x", "a\nb"]
+)
+def test_to_sql_hostile_names_and_literals_stay_data(
+    tables: tuple[Any, list[pa.Table]], text: str, conforming: str
+) -> None:
+    """Whatever the session says that a backslash in a string means."""
     connection, _ = tables
+    connection.execute(f"SET standard_conforming_strings = {conforming}")
     name = '"' + text.replace('"', '""') + '"'
     connection.execute("DROP TABLE IF EXISTS h")
     connection.execute(f"CREATE TABLE h (id int, {name} text)")

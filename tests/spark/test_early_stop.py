@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import socket
 import threading
 import time
@@ -21,6 +20,7 @@ import headrace as hr
 from headrace.execute.partition_stream import ScanTask
 from headrace.transport.protocol import DONE, FRAME_HEADER, PROTOCOL_VERSION, REQUEST, TASK_MAGIC, FrameKind
 from headrace.worker.task import main as worker_main
+from headrace.worker.task import payload_of
 from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, Marks, numbers, ten_rows, wait_until
 
 pytestmark = pytest.mark.core
@@ -336,7 +336,7 @@ def test_clean_up_of_the_user_is_not_interrupted(ctx: hr.SessionContext, marks: 
 def test_worker_given_the_next_request_right_behind_the_last_byte_stays_in_step() -> None:
     """The JVM may hand a worker to the next task before the worker has read that the last one is done."""
     task = ScanTask("t", FunctionPlan(NUMBERS, ten_rows, 2, hr.Placement.EXECUTORS), NUMBERS, NUMBERS, None)
-    payload = pickle.dumps(([], cloudpickle.dumps(task)))
+    payload = payload_of(cloudpickle.dumps(task))
     requests = [
         REQUEST.pack(TASK_MAGIC, PROTOCOL_VERSION, 70 + partition, partition, len(payload)) + payload
         for partition in (0, 1)

@@ -478,7 +478,7 @@ def test_worker_dying_in_mid_stream_is_an_error_with_a_hint_and_never_a_short_re
     with pytest.raises(hr.TransportError) as caught:
         ctx.collect("SELECT count(a) FROM dying")
     text = str(caught.value)
-    assert "the Python worker (pid " in text
+    assert "the Python worker died" in text
     assert "'dying'" in text
     assert "out of memory" in text
     still_works(ctx)
@@ -502,4 +502,15 @@ def test_many_failing_queries_leave_everything_usable(ctx: hr.SessionContext) ->
     for turn in range(10):
         with pytest.raises(hr.ProviderError):
             ctx.collect(f"SELECT * FROM rain_{BOTH_PLACEMENTS[turn % 2].name}")
+    still_works(ctx)
+
+
+def test_worker_of_another_python_version_says_so_before_it_reads_the_plan(
+    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ctx.register_table("t", FunctionTable(ten_rows))
+    monkeypatch.setattr("headrace.worker.task.PYTHON_VERSION", "3.99")  # of the driver: workers are other processes
+    with pytest.raises(hr.TransportError, match=r"PYTHON_VERSION_MISMATCH.*than that in driver: 3\.99"):
+        ctx.collect("SELECT a FROM t")
+    monkeypatch.undo()
     still_works(ctx)

@@ -144,11 +144,34 @@ def test_register_table_under_an_odd_name_works_when_quoted(ctx: hr.SessionConte
     assert not ctx.spark.catalog.tableExists(f"`{name}`")
 
 
-@pytest.mark.parametrize("name", ["", " ", "a.b", "a`b", None, 7])
+@pytest.mark.parametrize("name", ["", " ", "a.b", "a`b", "${env:PATH}", "a${", None, 7])
 def test_register_table_under_an_impossible_name_is_an_error(ctx: hr.SessionContext, name: Any) -> None:
     with pytest.raises(hr.RegistrationError, match="name"):
         ctx.register_table(name, offset(0))
     assert ctx.table_names() == []
+
+
+@pytest.mark.parametrize("streaming", [False, True], ids=["pull", "push"])
+def test_columns_that_differ_in_case_only_are_refused_unless_spark_tells_them_apart(
+    ctx: hr.SessionContext, streaming: bool
+) -> None:
+    schema = pa.schema([("river", pa.int64()), ("b", pa.int64()), ("River", pa.int64())])
+
+    def register() -> None:
+        if streaming:
+            ctx.register_streaming_table("t", schema).close()
+        else:
+            ctx.register_table("t", hr.MemTable(schema.empty_table()))
+
+    with pytest.raises(hr.RegistrationError, match="'river' and 'River' of table 't' differ in case only"):
+        register()
+    assert ctx.table_names() == []
+    ctx.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        register()
+        assert ctx.collect("SELECT River, river FROM t").column_names == ["River", "river"]
+    finally:
+        ctx.spark.conf.unset("spark.sql.caseSensitive")
 
 
 def test_names_are_compared_without_regard_to_case(ctx: hr.SessionContext) -> None:

@@ -325,3 +325,111 @@ def test_other_table_failing_ends_the_scan(ctx: hr.SessionContext) -> None:
     with pytest.raises(hr.ProviderError, match="the other table is broken"):
         ctx.collect("SELECT a FROM t UNION ALL SELECT b FROM broken")
     producer.scan_ended()
+
+
+# A query that ends before it opens the table
+
+
+def occupy_all_slots(ctx: hr.SessionContext) -> tuple[InBackground, Callable[[], None]]:
+    context = ctx.spark.sparkContext
+
+    def run() -> None:
+        context.addJobTag("occupied")
+        context.parallelize(range(2), 2).foreach(lambda _: time.sleep(120))
+
+    query = InBackground(run)
+    wait_until(lambda: len(active_tasks(ctx)) == 2, 60, "both slots to be taken")
+    return query, lambda: context.cancelJobsWithTag("occupied")
+
+
+def active_tasks(ctx: hr.SessionContext) -> list[int]:
+    tracker = ctx.spark.sparkContext.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    return [i for stage in stages if stage is not None for i in range(stage.numActiveTasks)]
+
+
+@pytest.mark.parametrize("way", ["stream closed", "tag cancelled"])
+def test_query_cancelled_before_its_first_task_ran_releases_the_producers(ctx: hr.SessionContext, way: str) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, capacity=1, partitions=2)
+    producers = [Producer(lambda i, p=p: sink.partition(p).write(rows(i))) for p in range(2)]
+    occupying, let_go = occupy_all_slots(ctx)
+    live = Live(ctx, sink)
+    try:
+        before = running_jobs(ctx.spark)
+        live.execute() if way == "stream closed" else live.collect()
+        wait_until(lambda: running_jobs(ctx.spark) > before, 60, "the query's job")
+        assert sink.stats.rows_delivered == 0
+        close_stream(live) if way == "stream closed" else cancel_tag(live)
+        assert all("cancelled" in producer.scan_ended() for producer in producers)
+    finally:
+        let_go()
+    occupying.error()
+    with pytest.raises(hr.StreamConsumedError, match=r"another query has taken that scan .*the query was cancelled"):
+        ctx.collect(LIVE)
+
+
+def test_query_failed_before_it_opened_the_table_releases_the_producer(ctx: hr.SessionContext) -> None:
+    """The broadcast side of a join runs first."""
+
+    def broken() -> Any:
+        raise RuntimeError("the other table is broken")
+
+    sink = ctx.register_streaming_table("t", ROWS, capacity=1)
+    ctx.register_table("broken", hr.SimpleTable(pa.schema([("b", pa.int64())]), broken))
+    producer = Producer(lambda i: sink.write(rows(i)))
+    with pytest.raises(hr.ProviderError, match="the other table is broken"):
+        ctx.collect("SELECT /*+ BROADCAST(broken) */ a FROM t JOIN broken ON a = b")
+    assert "the other table is broken" in producer.scan_ended()
+    assert sink.stats.rows_delivered == 0
+
+
+@pytest.mark.parametrize("sql", ["SELECT a FROM t WHERE 1 = 0", "SELECT a FROM t LIMIT 0"])
+def test_query_that_needs_no_row_leaves_the_table_to_the_next(ctx: hr.SessionContext, sql: str) -> None:
+    sink = ctx.register_streaming_table("t", ROWS)
+    sink.write(rows(0, 5))
+    assert ctx.collect(sql).num_rows == 0
+    sink.close()
+    assert ctx.collect("SELECT a FROM t").num_rows == 5
+
+
+def test_query_refused_while_planning_leaves_the_table_to_the_next(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS)
+    sink.write(rows(0, 5))
+    with pytest.raises(hr.StreamConsumedError, match="scans it 2 times"):
+        ctx.collect("SELECT x.a FROM t x JOIN t y ON x.a = y.a")
+    ctx.sql("EXPLAIN SELECT a FROM t").collect()
+    sink.close()
+    assert ctx.collect("SELECT a FROM t").num_rows == 5
+
+
+# toLocalIterator, which Spark holds for over as soon as it began
+
+
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_local_iterator_dropped_releases_the_producers_of_unread_partitions(
+    ctx: hr.SessionContext, prefetch: bool
+) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, capacity=1, partitions=4)
+    sink.partition(0).write(rows(0))
+    sink.partition(0).close()
+    sink.partition(1).write(rows(0))
+    sink.partition(1).close()
+    producers = [Producer(lambda i, p=p: sink.partition(p).write(rows(i))) for p in (2, 3)]
+    iterator = ctx.table("t").toLocalIterator(prefetchPartitions=prefetch)
+    assert next(iterator).a == 0
+    del iterator
+    gc.collect()
+    assert all("toLocalIterator" in producer.scan_ended() for producer in producers)
+
+
+def test_local_iterator_read_slowly_is_whole(ctx: hr.SessionContext) -> None:
+    sink = ctx.register_streaming_table("t", ROWS, partitions=3)
+    for i in range(3):
+        sink.partition(i).write(rows(i))
+    sink.close()
+    seen = []
+    for row in ctx.table("t").toLocalIterator():
+        seen.append(row.a)
+        time.sleep(0.7)  # longer than it takes to look for dropped ones
+    assert seen == [0, 1, 2]
+    assert sink.stats.state == "finished"

@@ -362,6 +362,24 @@ def test_serve_partition_many_small_batches_all_arrive_in_order() -> None:
     assert TOTALS.unpack(frames[-1][1])[0] == 5000
 
 
+@pytest.mark.parametrize(
+    "other", [pa.schema([("b", pa.int64())]), pa.schema([("a", pa.int32())]), pa.schema([])], ids=str
+)
+@pytest.mark.parametrize("kind", ["reader", "table"])
+def test_serve_partition_reader_of_another_schema_without_batches_is_an_error(other: pa.Schema, kind: str) -> None:
+    table = other.empty_table()
+    frames = served(lambda: pa.RecordBatchReader.from_batches(other, []) if kind == "reader" else table)
+    assert frames[-1][0] is FrameKind.ERROR
+    failure = json.loads(frames[-1][1])
+    assert failure["error"] == "SchemaMismatchError"
+    assert "returned a reader whose schema is not the plan's" in failure["text"]
+
+
+def test_serve_partition_reader_of_the_schema_without_batches_is_empty() -> None:
+    frames = served(lambda: pa.RecordBatchReader.from_batches(NUMBERS, []))
+    assert [frame[0] for frame in frames] == [FrameKind.SCHEMA, FrameKind.END]
+
+
 def test_serve_partition_limit_ends_the_stream_and_closes_the_generator() -> None:
     closed: list[bool] = []
 

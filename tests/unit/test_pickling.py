@@ -160,7 +160,7 @@ def test_failure_of_a_users_subclass_of_headraces_root_keeps_its_traceback() -> 
 
 def test_failure_with_an_exception_that_is_too_big_to_send_keeps_the_text() -> None:
     failure = failure_of(ValueError(pickle.dumps(list(range(100_000)))))
-    assert failure.pickled == ""
+    assert failure.parts is None
     error = failure.to_exception()
     assert isinstance(error, hr.ProviderError)
     assert error.__cause__ is None

@@ -20,12 +20,14 @@ from headrace.errors import (
     ScanEndedError,
     SchemaMismatchError,
     SinkClosedError,
+    StreamConsumedError,
     WriteTimeout,
 )
 from headrace.push.channel import END, Channel
 from headrace.push.packing import Packing
 from headrace.push.sink import TableSink
 from headrace.push.spill import ArrowSpill
+from headrace.push.table import StreamingTable
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
 PATIENCE_S = 20.0
@@ -464,11 +466,11 @@ def test_arrow_spill_batches_come_back_equal_and_leave_no_file() -> None:
     spill = ArrowSpill()
     loaders = [spill.store(batch(i, None)) for i in range(3)]
     assert spill._directory is not None
-    directory = spill._directory.name
-    assert len(os.listdir(directory)) == 3
+    directory = spill._directory.path
+    assert sum(name.endswith(".arrow") for name in os.listdir(directory)) == 3
     assert os.stat(directory).st_mode & 0o077 == 0
     assert [load() for load in loaders] == [batch(i, None) for i in range(3)]
-    assert os.listdir(directory) == []
+    assert os.listdir(directory) == ["lock"]
     spill.store(batch(9))
     spill.close()
     spill.close()
@@ -499,3 +501,52 @@ def test_write_more_partitions_than_readers_spills_and_delivers_all() -> None:
     reading.join(PATIENCE_S)
     assert results == [[[i] for i in range(0, 20, 2)], [[i] for i in range(1, 20, 2)]]
     assert spill._closed
+
+
+# Who claims the one scan
+
+
+def streaming_table(partitions: int = 2) -> tuple[StreamingTable, TableSink]:
+    channel: Channel[Any] = Channel("t", partitions=partitions)
+    packing = Packing(SCHEMA, channel.capacity)
+    return StreamingTable("t", channel, packing), TableSink(channel, packing)
+
+
+def test_claim_of_a_query_that_is_over_takes_nothing() -> None:
+    table, sink = streaming_table()
+    table.query_ended(7, "[SPARK_JOB_CANCELLED] Job 1 cancelled", planned=False)
+    with pytest.raises(ScanEndedError, match="the query was cancelled"):
+        table.claim(0, 7)
+    assert sink.stats.state == "open"
+    assert table.claim(0, 8) is not None
+
+
+def test_query_planned_and_cancelled_before_it_claimed_ends_the_scan() -> None:
+    table, sink = streaming_table()
+    table.query_ended(7, "[SPARK_JOB_CANCELLED] Job 1 cancelled", planned=True)
+    assert sink.stats.state == "ended"
+    with pytest.raises(StreamConsumedError, match="another query"):
+        table.claim(0, 8)
+
+
+def test_query_planned_that_ends_does_not_end_the_scan_of_another() -> None:
+    table, sink = streaming_table()
+    table.claim(0, 7)
+    table.query_ended(8, "StreamConsumedError: ...", planned=True)
+    assert sink.stats.state == "open"
+
+
+def test_claim_again_after_the_producers_failure_gets_it_again() -> None:
+    table, sink = streaming_table()
+    sink.fail(LookupError("no such shard"))
+    for _ in range(4):
+        with pytest.raises(LookupError, match="no such shard"):
+            next(table.claim(0, 7))
+
+
+def test_claim_again_after_the_reader_stopped_early_is_refused_with_why() -> None:
+    table, sink = streaming_table()
+    table.claim(0, 7).interrupt("the task was killed")
+    sink.fail(LookupError("later"))
+    with pytest.raises(StreamConsumedError, match="the task was killed"):
+        table.claim(0, 7)

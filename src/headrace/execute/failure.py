@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import pickle
 import traceback
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import cloudpickle
-
 import headrace.errors as errors
+from headrace.execute.rebuild import put_together, taken_apart
 
-_MAX_PICKLED_BYTES = 64 * 1024
 _MAX_MESSAGE_CHARS = 4 * 1024
 _MAX_TRACEBACK_CHARS = 16 * 1024
 _PACKAGE = str(Path(errors.__file__).parent)
@@ -23,7 +19,10 @@ _PACKAGE = str(Path(errors.__file__).parent)
 
 @dataclass(frozen=True)
 class Failure:
-    """One error, ready to travel: ``error`` names a class of ``headrace.errors``, the rest is the original."""
+    """One error, ready to travel: ``error`` names a class of ``headrace.errors``, the rest is the original.
+
+    ``parts`` are what the original is put together from, see ``headrace.execute.rebuild``.
+    """
 
     error: str
     exception_type: str
@@ -32,7 +31,7 @@ class Failure:
     where: str = ""
     table: str | None = None
     partition: int | None = None
-    pickled: str = ""
+    parts: dict[str, Any] | None = None
 
     @classmethod
     def of(
@@ -53,7 +52,7 @@ class Failure:
             where=where,
             table=table,
             partition=partition,
-            pickled=_pickled(exception),
+            parts=taken_apart(exception),
         )
 
     @classmethod
@@ -63,7 +62,11 @@ class Failure:
         if not isinstance(data, dict) or "error" not in data:
             raise ValueError(f"not a failure: {text[:200]}")
         known = {field.name for field in fields(cls)}
-        return cls(**{key: value for key, value in data.items() if key in known})
+        failure = cls(**{"exception_type": "", "message": "", **{k: v for k, v in data.items() if k in known}})
+        texts = (failure.error, failure.exception_type, failure.message, failure.traceback, failure.where)
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"not a failure: {text[:200]}")
+        return failure
 
     def to_dict(self) -> dict[str, Any]:
         """For embedding in a JSON message; ``text`` is what the JVM shows."""
@@ -89,7 +92,7 @@ class Failure:
 
     def to_exception(self) -> errors.HeadraceError:
         """The Headrace exception, with the original as ``__cause__`` where it could be rebuilt."""
-        original = self._original()
+        original = put_together(self.exception_type, self.parts)
         if isinstance(original, errors.HeadraceError):
             return original
         kind = getattr(errors, self.error, errors.HeadraceError)
@@ -109,15 +112,6 @@ class Failure:
             exception = errors.HeadraceError(self.text())
         exception.__cause__ = original
         return exception
-
-    def _original(self) -> BaseException | None:
-        if not self.pickled:
-            return None
-        try:
-            original = pickle.loads(base64.b64decode(self.pickled))
-        except BaseException:  # user classes may fail to unpickle in any way; the text still tells all
-            return None
-        return original if isinstance(original, BaseException) else None
 
 
 def _qualified(kind: type) -> str:
@@ -153,12 +147,3 @@ def _user_traceback(exception: BaseException) -> str:
         return "".join(traceback.format_exception(type(exception), exception, tb))
     except BaseException as error:  # formatting calls the user's __str__, __repr__ and properties
         return "".join(traceback.format_tb(tb)) + f"<its traceback could not be written: {type(error).__name__}>"
-
-
-def _pickled(exception: BaseException) -> str:
-    try:
-        data = cloudpickle.dumps(exception)
-        pickle.loads(data)  # many exceptions pickle but cannot be rebuilt; find out here
-    except BaseException:  # user classes may fail to pickle in any way; the text still tells all
-        return ""
-    return base64.b64encode(data).decode() if len(data) <= _MAX_PICKLED_BYTES else ""

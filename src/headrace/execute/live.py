@@ -56,9 +56,17 @@ class LiveTable(TableProvider):
     """A table that somebody feeds while it is read. It can be scanned once; its plans are LivePlans."""
 
     @abstractmethod
-    def query_ended(self, query: int, error: str) -> None:
-        """A query of the session ended, whichever it was, with Spark's ``error`` if it failed. Any thread; must not
-        wait. If it was the one that scans this table, nobody will read any more."""
+    def query_ended(self, query: object, error: str = "", reason: str = "", *, planned: bool = False) -> None:
+        """A query of the session ended, whichever it was. Any thread; must not wait. If it was the one that scans
+        this table, nobody will read any more.
+
+        ``error`` is Spark's, if it failed; ``reason`` tells why else it ended early; ``planned``: it was to scan this
+        table, whether it has opened a partition or not.
+        """
+
+    @abstractmethod
+    def reader_lost(self, reason: str) -> None:
+        """Spark itself is gone, and with it every query. Any thread; must not wait. Idempotent."""
 
     @abstractmethod
     def abandon(self, error: StreamError) -> None:

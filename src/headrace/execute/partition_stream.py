@@ -74,6 +74,8 @@ class PartitionStream:
                 self.source = self.task.plan.execute(self.partition)
                 self._stop.watch(self.source)
             self._batches = batch_iterator(self.source, f"{self.task.plan_name}.execute")
+        if isinstance(self._batches, pa.RecordBatchReader):  # it may have no batch that could be checked
+            self._check_schema(self._batches.schema, "returned a reader")
         while self._remaining is None or self._remaining > 0:
             with self._stop.user_code():
                 batch = next(self._batches, _END)
@@ -88,6 +90,7 @@ class PartitionStream:
 
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
+        self._stop.watch(None)
         batches, source = self._batches, self.source
         self._batches = self.source = None
         close_sources(batches, source)
@@ -102,12 +105,7 @@ class PartitionStream:
             )
         expected = self.task.plan_schema
         if not batch.schema.equals(expected):
-            if not same_columns(batch.schema, expected):
-                raise SchemaMismatchError(
-                    f"{name} yielded a batch whose schema is not the plan's "
-                    f"(table {self.task.table!r}, partition {self.partition})\n"
-                    f"expected:\n{indented(expected)}\nfound:\n{indented(batch.schema)}"
-                )
+            self._check_schema(batch.schema, "yielded a batch")
             # Only what is declared nullable differs; small batches can be merged only if their schemas are equal.
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
         return batch
@@ -125,6 +123,15 @@ class PartitionStream:
             return
         self._check_nulls(selected)
         yield selected
+
+    def _check_schema(self, found: pa.Schema, what: str) -> None:
+        expected = self.task.plan_schema
+        if not same_columns(found, expected):
+            raise SchemaMismatchError(
+                f"{self.task.plan_name}.execute {what} whose schema is not the plan's "
+                f"(table {self.task.table!r}, partition {self.partition})\n"
+                f"expected:\n{indented(expected)}\nfound:\n{indented(found)}"
+            )
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
         """Spark does not look for nulls where the table declares none, and would read garbage.

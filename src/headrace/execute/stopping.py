@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+
+_LOG = logging.getLogger("headrace")
 
 
 class StopRequested(BaseException):
@@ -17,31 +21,39 @@ class StopFlag:
 
     ``request`` may be called from any thread; ``interrupt`` must make the running thread raise StopRequested
     soon. The lock makes sure that it is never raised after the thread has left the user's code, where it could
-    hit the user's clean-up. A source that has an ``interrupt(reason)`` method of its own (thread-safe; it makes a
-    waiting ``next`` return or raise) is stopped through that instead: it knows best how to wake its thread.
+    hit the user's clean-up. A source that has an ``interrupt`` method of its own (thread-safe; it makes a waiting
+    ``next`` return or raise) is stopped through that instead: it knows best how to wake its thread. One that raises is
+    logged, and the thread is stopped the other way.
     """
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
         self.requested = False
         self.inside = False
         self._interrupt = interrupt
-        self._interrupt_source: Callable[[str], None] | None = None
+        self._interrupt_source: Callable[..., object] | None = None
         self._leaving = threading.Lock()
 
     def watch(self, source: Any) -> None:
-        """``source`` is what the user's code returned to be iterated over."""
+        """``source`` is what the user's code returned to be iterated over; None once it is to be closed."""
         interrupt = getattr(source, "interrupt", None)
         self._interrupt_source = interrupt if callable(interrupt) else None
 
     def request(self, reason: str) -> None:
-        """Stop the stream. Idempotent."""
+        """Stop the stream. Idempotent. May take as long as the source's own ``interrupt`` does; never raises."""
         with self._leaving:
             already, self.requested = self.requested, True
             interrupt_source = self._interrupt_source
-            if self.inside and not already and interrupt_source is None:
+        if already:
+            return
+        if interrupt_source is not None:
+            try:
+                _call_interrupt(interrupt_source, reason)
+                return
+            except BaseException:  # user code may raise anything
+                _LOG.warning("%r raised; its stream is stopped at the next bytecode", interrupt_source, exc_info=True)
+        with self._leaving:
+            if self.inside:
                 self._interrupt()
-        if interrupt_source is not None and not already:
-            interrupt_source(reason)
 
     def check(self) -> None:
         """Raises StopRequested if a stop was asked for."""
@@ -58,3 +70,13 @@ class StopFlag:
         finally:
             with self._leaving:
                 self.inside = False
+
+
+def _call_interrupt(interrupt: Callable[..., object], reason: str) -> None:
+    """With the reason if it takes one. Those of sqlite3 and duckdb connections take none; duckdb's does not say so."""
+    try:
+        inspect.signature(interrupt).bind(reason)
+    except (TypeError, ValueError):
+        interrupt()
+    else:
+        interrupt(reason)

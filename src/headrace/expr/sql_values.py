@@ -142,7 +142,7 @@ class _TypedValues(SqlValues):
             case Kind.DECIMAL:
                 return _typed(f"{value:f}", f"DECIMAL({literal.type.precision}, {literal.type.scale})")
             case Kind.STRING:
-                return _text(value)
+                return self._string(value)
             case Kind.BINARY:
                 return self._binary(value)
             case Kind.DATE:
@@ -152,6 +152,9 @@ class _TypedValues(SqlValues):
             case Kind.TIMESTAMP_TZ:
                 return _typed(value.isoformat(sep=" "), "TIMESTAMPTZ")
         raise Inexact
+
+    def _string(self, value: str) -> exp.Expression:
+        return _text(value)
 
     @abstractmethod
     def _binary(self, value: bytes) -> exp.Expression: ...
@@ -181,9 +184,19 @@ class DuckDbValues(_TypedValues):
 
 
 class PostgresValues(_TypedValues):
-    """PostgreSQL: strings are ordered by the database's locale unless told otherwise."""
+    """PostgreSQL: strings are ordered by the database's locale unless told otherwise.
+
+    What a backslash in a literal means is a setting of the session (standard_conforming_strings): none is written.
+    """
 
     _collation = "C"
+
+    def _string(self, value: str) -> exp.Expression:
+        first, *rest = (_text(part) for part in value.split("\\"))
+        for part in rest:
+            backslash = exp.Anonymous(this="chr", expressions=[exp.Literal.number(92)])
+            first = exp.DPipe(this=exp.DPipe(this=first, expression=backslash, safe=True), expression=part, safe=True)
+        return exp.paren(first, copy=False) if rest else first
 
     def _binary(self, value: bytes) -> exp.Expression:
         arguments = [exp.Literal.string(value.hex()), exp.Literal.string("hex")]
@@ -192,7 +205,7 @@ class PostgresValues(_TypedValues):
     def string_match(self, op: str, operand: exp.Expression, text: exp.Expression, pattern: str) -> exp.Expression:
         escaped = "".join("!" + char if char in "!%_" else char for char in pattern)
         before, after = {"STARTS_WITH": ("", "%"), "ENDS_WITH": ("%", ""), "CONTAINS": ("%", "%")}[op]
-        like = exp.Like(this=operand, expression=exp.Literal.string(before + escaped + after))
+        like = exp.Like(this=operand, expression=self._string(before + escaped + after))
         return exp.Escape(this=like, expression=exp.Literal.string("!"))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import tempfile
 import threading
 from collections.abc import Callable
 from functools import partial
 
 import pyarrow as pa
+
+from headrace.push.scratch import PrivateDirectory
 
 
 class ArrowSpill:
@@ -22,7 +23,7 @@ class ArrowSpill:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._names = itertools.count()
-        self._directory: tempfile.TemporaryDirectory[str] | None = None
+        self._directory: PrivateDirectory | None = None
         self._closed = False
 
     def store(self, batch: pa.RecordBatch) -> Callable[[], pa.RecordBatch]:
@@ -30,8 +31,9 @@ class ArrowSpill:
             if self._closed:
                 raise OSError("the spill directory was closed")
             if self._directory is None:
-                self._directory = tempfile.TemporaryDirectory(prefix="headrace-spill-")
-            path = os.path.join(self._directory.name, f"{next(self._names)}.arrow")
+                self._directory = PrivateDirectory("spill")
+            path = os.path.join(self._directory.path, f"{next(self._names)}.arrow")
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, batch.schema) as writer:
             writer.write_batch(batch)
         return partial(_load, path)
@@ -41,7 +43,7 @@ class ArrowSpill:
             self._closed = True
             directory, self._directory = self._directory, None
         if directory is not None:
-            directory.cleanup()
+            directory.close()
 
 
 def _load(path: str) -> pa.RecordBatch:

@@ -7,7 +7,7 @@ from collections import deque
 
 import pyarrow as pa
 
-from headrace.errors import StreamConsumedError, StreamError
+from headrace.errors import ScanEndedError, StreamConsumedError, StreamError
 from headrace.execute.live import LivePlan, LiveTable, MergingSource
 from headrace.plan import ExecutionPlan, ScanRequest, UnknownPartitioning
 from headrace.push.channel import END, Channel, Reader
@@ -17,6 +17,7 @@ from headrace.push.packing import Packed, Packing
 _TAKEN_ROWS = 64 * 1024
 _TAKEN_BYTES = 8 << 20
 _MAX_REASON_CHARS = 300
+_REMEMBERED_QUERIES = 1000
 
 
 class StreamingTable(LiveTable):
@@ -29,7 +30,7 @@ class StreamingTable(LiveTable):
         self.name = name
         self.channel = channel
         self._packing = packing
-        self._scans = _Scans(name)
+        self._scans = _Scans(name, channel, packing)
 
     def schema(self) -> pa.Schema:
         return self._packing.schema
@@ -37,17 +38,27 @@ class StreamingTable(LiveTable):
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         return StreamingPlan(self)
 
-    def claim(self, partition: int, query: object) -> ChannelStream:
-        """Open a partition for the one scan, which ``query`` makes. Any thread. Raises StreamConsumedError."""
-        self._scans.check(partition, query)
-        stream = ChannelStream(self.channel.claim(partition), self._packing)
-        self._scans.opened(partition, stream)
-        return stream
+    def claim(self, partition: int, query: object) -> MergingSource:
+        """Open a partition for the one scan, which ``query`` makes. Any thread.
 
-    def query_ended(self, query: object, error: str = "") -> None:
-        """If it was the query that scans this table, nobody will read any more. ``error`` is Spark's, if it failed."""
-        if self._scans.is_reading(query):
-            self.channel.end_scan(_why_ended(error))
+        A task that Spark runs again gets the failure that ended the stream of its partition. Raises StreamConsumedError
+        where there was none, and to another query; ScanEndedError where the query is over already.
+        """
+        return self._scans.claim(partition, query)
+
+    def query_ended(self, query: object, error: str = "", reason: str = "", *, planned: bool = False) -> None:
+        """If it was the query that scans this table, nobody will read any more.
+
+        ``error`` is Spark's, if it failed; ``reason`` tells why else it ended early. ``planned``: the query was to scan
+        this table. Then one that ended early takes the scan with it even if it had not opened a partition, so that
+        producers always learn it; one that ended well without (it needed no row) leaves it to the next query.
+        """
+        why = reason or _why_ended(error)
+        if self._scans.ended(query, why, early=planned and bool(error or reason)):
+            self.channel.end_scan(why)
+
+    def reader_lost(self, reason: str) -> None:
+        self.channel.end_scan(reason)
 
     def abandon(self, error: StreamError) -> None:
         self.channel.abandon(error)
@@ -63,7 +74,7 @@ class StreamingPlan(LivePlan):
         self.partitioning = UnknownPartitioning(table.channel.partitions)
         self.table = table
 
-    def claim(self, partition: int, execution: int) -> ChannelStream:
+    def claim(self, partition: int, execution: int) -> MergingSource:
         return self.table.claim(partition, self if execution < 0 else execution)
 
     def released(self) -> None:
@@ -81,7 +92,17 @@ class ChannelStream(MergingSource):
         self._reader = reader
         self._packing = packing
         self._merged: deque[pa.RecordBatch] = deque()
-        self.reason: str | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why it ended before the producer's own end, if it did."""
+        return self._reader.reason
+
+    @property
+    def failure(self) -> Exception | None:
+        """What the producer's failure was, if that is what ended it."""
+        ending = self._reader.ending
+        return ending if self._reader.over and self.reason is None and isinstance(ending, Exception) else None
 
     def __next__(self) -> pa.RecordBatch:
         if not self._merged:
@@ -94,7 +115,6 @@ class ChannelStream(MergingSource):
 
     def interrupt(self, reason: str) -> None:
         """The query reads no more: writers learn it now. Any thread, idempotent."""
-        self.reason = self.reason or reason
         self._reader.end(reason)
 
     def close(self) -> None:
@@ -110,37 +130,69 @@ def _why_ended(error: str) -> str:
     return f"the query failed: {error.strip().splitlines()[0][:_MAX_REASON_CHARS]}"
 
 
-class _Scans:
-    """Remembers who reads, to tell a second query from a task that Spark ran again."""
+class _FailedStream(MergingSource):
+    """What a task that is run again reads: the failure that its first run had."""
 
-    def __init__(self, table: str) -> None:
+    patient = False
+
+    def __init__(self, failure: Exception) -> None:
+        self._failure = failure
+        self._traceback = failure.__traceback__
+
+    def __next__(self) -> pa.RecordBatch:
+        raise self._failure.with_traceback(self._traceback)
+
+
+class _Scans:
+    """Remembers who reads, to tell a second query from a task that Spark ran again. Thread-safe."""
+
+    def __init__(self, table: str, channel: Channel[Packed], packing: Packing) -> None:
         self._table = table
+        self._channel = channel
+        self._packing = packing
         self._lock = threading.Lock()
         self._query: object = None
+        self._why_over = ""
         self._opened: dict[int, ChannelStream] = {}
+        self._over: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED_QUERIES)
 
-    def check(self, partition: int, query: object) -> None:
+    def claim(self, partition: int, query: object) -> MergingSource:
         with self._lock:
+            for over, reason in self._over:
+                if over == query:  # a task that started late: its query will not read what it takes
+                    raise ScanEndedError(f"the scan of the streaming table {self._table!r} ended: {reason}")
             if self._query is None:
                 self._query = query
             elif self._query != query:
+                ended = f" (it ended: {self._why_over})" if self._why_over else ""
                 raise StreamConsumedError(
-                    f"the streaming table {self._table!r} can be scanned once, and another query has taken that scan; "
-                    "use a TableProvider to scan again"
+                    f"the streaming table {self._table!r} can be scanned once, and another query has taken that "
+                    f"scan{ended}; use a TableProvider to scan again"
                 )
             earlier = self._opened.get(partition)
             if earlier is not None:
-                ended = f" That one ended because {earlier.reason}." if earlier.reason else ""
-                raise StreamConsumedError(
-                    f"partition {partition} of the streaming table {self._table!r} can be scanned once, and an earlier "
-                    f"task of the same query has read from it: a retried or speculative task cannot start again, and "
-                    f"a query cannot scan the table twice.{ended} Use a TableProvider to scan again"
-                )
+                return self._again(partition, earlier)
+            stream = self._opened[partition] = ChannelStream(self._channel.claim(partition), self._packing)
+            return stream
 
-    def opened(self, partition: int, stream: ChannelStream) -> None:
-        with self._lock:
-            self._opened[partition] = stream
+    def _again(self, partition: int, earlier: ChannelStream) -> MergingSource:
+        if earlier.failure is not None:
+            return _FailedStream(earlier.failure)
+        ended = f" That one ended because {earlier.reason}." if earlier.reason else ""
+        raise StreamConsumedError(
+            f"partition {partition} of the streaming table {self._table!r} can be scanned once, and an earlier "
+            f"task of the same query has read from it: a retried or speculative task cannot start again, and "
+            f"a query cannot scan the table twice.{ended} Use a TableProvider to scan again"
+        )
 
-    def is_reading(self, query: object) -> bool:
+    def ended(self, query: object, reason: str, *, early: bool) -> bool:
+        """Whether the one scan is over with ``query``: where it reads, and where it was to read but ended early."""
         with self._lock:
-            return self._query == query and bool(self._opened)
+            if self._query is None and early:
+                self._query = query
+            if isinstance(query, int):
+                self._over.append((query, reason))
+            if self._query != query:
+                return False
+            self._why_over = self._why_over or reason
+            return True

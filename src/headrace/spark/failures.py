@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 import headrace.errors as errors
@@ -17,11 +17,35 @@ _MAX_CAUSES = 20
 
 
 @contextmanager
+def naming_a_lost_jvm() -> Iterator[None]:
+    """Raises TransportError in place of Py4J's errors about a JVM that cannot be reached; others pass unchanged."""
+    try:
+        yield
+    except Py4JError as error:
+        if not is_lost_jvm(error):
+            raise
+        raise jvm_lost(error) from error
+
+
+def is_lost_jvm(error: BaseException) -> bool:
+    """Whether ``error`` is Py4J's own: the JVM gave no answer, not even an exception."""
+    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
+
+
+def jvm_lost(error: BaseException | None = None) -> errors.TransportError:
+    """What to tell of a JVM that is gone."""
+    seen = f" ({type(error).__name__}: {error})" if error is not None else ""
+    return errors.TransportError(
+        f"Spark's driver JVM is gone: it was killed or it crashed{seen}; close this SessionContext and make a new one"
+    )
+
+
+@contextmanager
 def headrace_errors() -> Iterator[None]:
     """Raises a Headrace error in place of a Spark exception that one of ours caused; others pass unchanged."""
     try:
         yield
-    except (CapturedException, Py4JJavaError) as error:
+    except (CapturedException, Py4JError) as error:
         translated = translate(error)
         if translated is None:
             raise
@@ -33,6 +57,8 @@ def headrace_errors() -> Iterator[None]:
 
 def translate(error: BaseException) -> errors.HeadraceError | None:
     """The Headrace error behind ``error``, or None where Headrace has no part in it."""
+    if is_lost_jvm(error):
+        return jvm_lost(error)
     cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     for _ in range(_MAX_CAUSES):
         if cause is None:

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+import warnings
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -56,6 +58,33 @@ def start(master: str | None, config: Mapping[str, Any]) -> Launched:
     for key, value in settings.items():
         builder = builder.config(key, value)
     return _prepared(builder.getOrCreate(), owned=True)
+
+
+def stop(spark: SparkSession) -> None:
+    """Stop a session that ``start`` made. One whose JVM is gone is forgotten, so that another can be started."""
+    context: Any = spark.sparkContext
+    if context._jsc is None:
+        return
+    try:
+        context._jvm.System.getProperty("java.version")
+    except Py4JError:
+        _forget(context)
+    else:
+        spark.stop()
+
+
+def _forget(context: Any) -> None:
+    """What ``SparkSession.stop`` does without asking the JVM; and PySpark would start no second one by itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # that Spark cannot be shut down cleanly
+        context.stop()
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
+    gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    if gateway is not None:
+        gateway.shutdown()
+    shutil.rmtree(context._temp_dir, ignore_errors=True)  # where the archive is
 
 
 def adopt(spark: Any) -> Launched:

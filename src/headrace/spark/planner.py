@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import pickle
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +24,7 @@ from headrace.spark.offers import take_offers
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.inbox import ResultInbox
+from headrace.worker.task import payload_of
 
 
 class Planner:
@@ -48,6 +47,7 @@ class Planner:
             "plan": self._plan,
             "release": self._release,
             "query_end": self._query_end,
+            "application_end": self._application_end,
             "result_partitions": self._result_partitions,
         }
 
@@ -74,6 +74,16 @@ class Planner:
     def forget_result(self, inbox_id: str) -> None:
         with self._lock:
             self._inboxes.pop(inbox_id, None)
+
+    def spark_lost(self, error: HeadraceError) -> None:
+        """Nothing will read or send any more: results end with ``error``, and producers learn why. Any thread."""
+        with self._lock:
+            inboxes = list(self._inboxes.values())
+        for inbox in inboxes:
+            inbox.fail(error)
+        for table in self._registry.tables():
+            if table.live is not None:
+                table.live.reader_lost(str(error))
 
     def close(self) -> None:
         with self._lock:
@@ -128,7 +138,7 @@ class Planner:
                 self._tickets.setdefault(scan.id, []).append(ticket)
             answer["endpoint"] = self._endpoint.address(ticket)
         else:
-            payload = pickle.dumps((sys.path, pickled_task(task, by_value=self._by_value)))
+            payload = payload_of(pickled_task(task, by_value=self._by_value))
             answer["worker"] = {
                 "python": self._python,
                 "archive": self._archive,
@@ -150,7 +160,12 @@ class Planner:
     def _query_end(self, question: dict[str, Any]) -> dict[str, Any]:
         for table in self._registry.tables():
             if table.live is not None:
-                table.live.query_ended(question["execution"], question["error"])
+                planned = table.id in question["tables"]
+                table.live.query_ended(question["execution"], question["error"], question["reason"], planned=planned)
+        return {}
+
+    def _application_end(self, _question: dict[str, Any]) -> dict[str, Any]:
+        self.spark_lost(StreamError("Spark was stopped"))
         return {}
 
     def _result_partitions(self, question: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame
 
@@ -130,7 +131,7 @@ class _RunningQuery:
         self._context_id = context_id
         self._tag = f"headrace-{uuid.uuid4().hex}"
         self._over = threading.Event()
-        self._ticket = endpoint.offer(inbox.open)
+        self._ticket = endpoint.offer(inbox.open, receives=True)
         self._thread = InheritableThread(target=self._run, name="headrace-query", daemon=True)
 
     def start(self) -> None:
@@ -145,7 +146,10 @@ class _RunningQuery:
         while not self._over.wait(_CANCEL_AGAIN_SECONDS) and monotonic() < deadline:
             if context._jsc is None:  # Spark was stopped, and its jobs with it
                 return
-            context._jsc.sc().cancelJobsWithTag(self._tag)
+            try:
+                context._jsc.sc().cancelJobsWithTag(self._tag)
+            except (Py4JError, AttributeError):  # the JVM is gone, or Spark was stopped just now
+                return
 
     def _run(self) -> None:
         connector: Any = self._frame.sparkSession.sparkContext._jvm

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import uuid
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -32,12 +34,13 @@ from headrace.push.spill import ArrowSpill
 from headrace.push.table import StreamingTable
 from headrace.spark import launch
 from headrace.spark.explain import explain
-from headrace.spark.failures import headrace_errors
+from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
 from headrace.transport.endpoint import Endpoint, TlsIdentity
+from headrace.transport.lifeline import Lifeline
 from headrace.transport.protocol import PLANNER_VERSION, PROTOCOL_VERSION
 
 _CATALOG_CLASS = "org.headrace.spark.catalog.HeadraceCatalog"
@@ -85,6 +88,9 @@ class SessionContext:
         cancel_jobs_on_interrupt()
         self._jvm: Any = context._jvm
         planners.register(context_id, self._planner)
+        self._lost = False
+        self._lifeline = Lifeline(self._endpoint, self._jvm_gone)
+        self._jvm.org.headrace.spark.transport.Lifeline.hold(context_id, json.dumps(self._lifeline.address()))
         self._spark.conf.set(f"spark.sql.catalog.{self._catalog}", _CATALOG_CLASS)
         self._spark.conf.set(f"spark.sql.catalog.{self._catalog}.context", context_id)
 
@@ -99,7 +105,8 @@ class SessionContext:
         Calls ``provider.schema()`` exactly once, on this thread; what it raises reaches you unchanged. Raises
         TableExistsError if the name is taken (by a table of this context or a temporary view of the session)
         and ``replace`` is false, UnsupportedTypeError for a type Spark has no equal of, RegistrationError for
-        a bad name or something that is not a TableProvider. On any error nothing is registered.
+        a bad name, columns that Spark does not tell apart or something that is not a TableProvider. On any error
+        nothing is registered.
         """
         self._require_open()
         _check_name(name)
@@ -119,9 +126,24 @@ class SessionContext:
         self._register(RegisteredTable(name, provider, schema, wire), replace=replace)
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
-        old = self._add_with_view(table, replace=replace)
+        with naming_a_lost_jvm():
+            self._check_columns(table)
+            old = self._add_with_view(table, replace=replace)
         if old is not None:
             _abandon(old, DeregisteredError(f"the streaming table {old.name!r} was replaced by another table"))
+
+    def _check_columns(self, table: RegisteredTable) -> None:
+        """Two columns that Spark does not tell apart would fail every query."""
+        if self._spark.conf.get("spark.sql.caseSensitive") == "true":
+            return
+        seen: dict[str, str] = {}
+        for name in table.schema.names:
+            other = seen.setdefault(name.lower(), name)
+            if other != name:
+                raise RegistrationError(
+                    f"the columns {other!r} and {name!r} of table {table.name!r} differ in case only, and Spark does "
+                    "not tell them apart; rename one, or set spark.sql.caseSensitive to true"
+                )
 
     def _add_with_view(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
         with self._lock:
@@ -158,7 +180,8 @@ class SessionContext:
         if not isinstance(schema, pa.Schema):
             raise RegistrationError(f"the schema of {name!r} must be a pyarrow.Schema, not {type(schema).__name__}")
         wire = wire_schema(schema)
-        self._watch_queries()
+        with naming_a_lost_jvm():
+            self._watch_queries()
         packing = Packing(schema, capacity)
         channel: Channel[Packed] = Channel(
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
@@ -183,7 +206,8 @@ class SessionContext:
             table = self._registry.remove(name)
             if table is None:
                 return False
-            self._drop_view(table.name)
+            with naming_a_lost_jvm():
+                self._drop_view(table.name)
         _abandon(table, DeregisteredError(f"the streaming table {table.name!r} was deregistered"))
         return True
 
@@ -196,10 +220,12 @@ class SessionContext:
 
     def table_exists(self, name: str) -> bool:
         """Whether this context registered ``name``."""
+        self._require_spark()
         return self._registry.find(name) is not None
 
     def table_names(self) -> list[str]:
         """The names of this context's tables, sorted."""
+        self._require_spark()
         return self._registry.names()
 
     def table(self, name: str) -> DataFrame:
@@ -209,12 +235,14 @@ class SessionContext:
         if table is None:
             known = ", ".join(self._registry.names()) or "none"
             raise HeadraceError(f"no table {name!r} is registered here (registered: {known})")
-        return self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
+        with naming_a_lost_jvm():
+            return self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
 
     def sql(self, query: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
         """A query as an ordinary PySpark DataFrame."""
         self._require_open()
-        return self._spark.sql(query, args)
+        with naming_a_lost_jvm():
+            return self._spark.sql(query, args)
 
     def collect(self, query: DataFrame | str) -> pa.Table:
         """The whole result as Arrow. Raises Headrace's own errors where a provider failed."""
@@ -249,23 +277,33 @@ class SessionContext:
             if self._closed:
                 return
             self._closed = True
-            running = self._spark.sparkContext._jsc is not None
-            if running:
-                for name in self._registry.names():
-                    self._drop_view(name)
-                self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}")
-                self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}.context")
-                self._jvm.org.headrace.spark.planner.Planners.unregister(self._context_id)
-                if self._listener is not None:
-                    self._spark.sparkContext._jsc.sc().removeSparkListener(self._listener)
+            self._lifeline.close()
+            if not self._lost and self._spark.sparkContext._jsc is not None:
+                with suppress(TransportError), naming_a_lost_jvm():
+                    self._leave_spark()
             for name in self._registry.names():
                 table = self._registry.remove(name)
                 if table is not None:
                     _abandon(table, ProducerLostError(f"the session context of {name!r} was closed"))
             self._planner.close()
             self._endpoint.close()
-            if running and self._launched.owned:
-                self._spark.stop()
+            if self._launched.owned:
+                launch.stop(self._spark)
+
+    def _leave_spark(self) -> None:
+        for name in self._registry.names():
+            self._drop_view(name)
+        self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}")
+        self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}.context")
+        connector = self._jvm.org.headrace.spark
+        connector.planner.Planners.unregister(self._context_id)
+        connector.transport.Lifeline.release(self._context_id)
+        if self._listener is not None:
+            self._spark.sparkContext._jsc.sc().removeSparkListener(self._listener)
+
+    def _jvm_gone(self) -> None:
+        self._lost = True
+        self._planner.spark_lost(jvm_lost())
 
     def __enter__(self) -> SessionContext:
         return self
@@ -280,6 +318,13 @@ class SessionContext:
     def _require_open(self) -> None:
         if self._closed:
             raise HeadraceError("this SessionContext is closed")
+        self._require_spark()
+
+    def _require_spark(self) -> None:
+        if self._lost and not self._closed:
+            raise jvm_lost()
+        if self._spark.sparkContext._jsc is None and not self._closed:
+            raise HeadraceError("Spark was stopped; close this SessionContext and make a new one")
 
 
 def _check_connector(jvm: Any) -> None:
@@ -322,6 +367,8 @@ def _check_name(name: str) -> None:
         raise RegistrationError(f"a table's name must be a non-empty string, not {name!r}")
     if "." in name or "`" in name:
         raise RegistrationError(f"a table's name cannot have a dot or a backtick: {name!r}")
+    if "${" in name:
+        raise RegistrationError(f"a table's name cannot have '${{', which Spark replaces in every query: {name!r}")
 
 
 def _quoted(name: str) -> str:

@@ -21,8 +21,6 @@ class DriverPartition:
     sleeps inside one C call is stopped when that call returns.
     """
 
-    receives = False
-
     def __init__(self, task: ScanTask, partition: int, execution: int = -1) -> None:
         """``execution`` is Spark's number for the query. Raises what a live plan's ``claim`` does."""
         source = task.live.claim(partition, execution) if task.live is not None else None

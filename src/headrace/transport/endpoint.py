@@ -2,7 +2,8 @@
 
 A connection proves the session's secret over a fresh challenge before anything else is read, in one fixed-size
 message; nothing received is ever unpickled. One thread watches all connections, so an unauthenticated or
-silent peer costs no thread, and a reader that goes away is noticed at once; each open partition has a thread.
+silent peer costs no thread, and a reader that goes away is noticed at once; each open partition has a thread, and
+stopping one has another. No code of a provider's or producer's runs on the endpoint's own thread, and no disk work.
 """
 
 from __future__ import annotations
@@ -10,14 +11,13 @@ from __future__ import annotations
 import base64
 import contextlib
 import hmac
+import logging
 import os
 import queue
 import secrets
 import select
-import shutil
 import socket
 import ssl
-import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -29,6 +29,7 @@ import pyarrow as pa
 
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
+from headrace.push.scratch import PrivateDirectory
 from headrace.transport.frames import FrameWriter
 from headrace.transport.protocol import (
     ASKING,
@@ -43,9 +44,13 @@ from headrace.transport.protocol import (
     TICKET_BYTES,
     proof,
 )
+from headrace.transport.silence import RENEWAL_SECONDS, SenderLease, keep_alive
+
+_LOG = logging.getLogger("headrace")
 
 MAX_HANDSHAKES = 256
 _ACCEPT_PAUSE_SECONDS = 0.05
+_STOP_SECONDS = 1.0  # how long close() waits for partitions to be told
 _SOCKET_NAME = "endpoint.sock"
 _MAX_SOCKET_PATH_CHARS = 100
 _WILDCARDS = ("0.0.0.0", "::")
@@ -66,18 +71,26 @@ class Claim:
 
 
 class PartitionServer(Protocol):
-    """One open partition. ``receives`` is true where the executor sends and this side reads."""
-
-    receives: bool
+    """One open partition."""
 
     def serve(self, sock: socket.socket, nonce: int) -> None:
         """Move frames up to END or ERROR, on a thread of its own. May raise OSError when the peer is gone."""
 
     def stop(self, reason: str) -> None:
-        """The peer is gone or the endpoint closes; called on the endpoint's thread, must not block. Idempotent."""
+        """The peer is gone or the endpoint closes. At most once, on any thread but the endpoint's own, which does
+        not wait for it; ``serve`` may have ended meanwhile.
+        """
 
 
 OpenPartition = Callable[[Claim], PartitionServer]
+"""Called on the partition's own thread; what it raises is what the reader's query fails with."""
+
+
+@dataclass(frozen=True)
+class _Offer:
+    open_partition: OpenPartition
+    partitions: int | None
+    receives: bool
 
 
 class TlsIdentity:
@@ -92,14 +105,37 @@ class TlsIdentity:
         self.certificate_der = ssl.PEM_cert_to_DER_cert(first + "-----END CERTIFICATE-----\n")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Connection:
+    """``claimed`` and all before it is the endpoint's thread's; ``lock`` guards the rest."""
+
     sock: socket.socket
     challenge: bytes
     deadline: float
     greeted: bool = False
     received: bytearray = field(default_factory=bytearray)
-    server: PartitionServer | None = None
+    claimed: bool = False
+    lease: SenderLease | None = None  # of a TCP connection
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    server: PartitionServer | None = None  # once it is open
+    gone: str | None = None  # why nobody reads any more
+    finished: bool = False
+
+    def opened(self, server: PartitionServer) -> str | None:
+        """Returns why nobody reads any more, if that is so."""
+        with self.lock:
+            self.server = server
+            return self.gone
+
+    def finish(self) -> None:
+        with self.lock:
+            self.finished = True
+
+    def stopped(self, reason: str) -> PartitionServer | None:
+        """Returns the server that has to be stopped; None if it is not open yet, has finished or was stopped."""
+        with self.lock:
+            first, self.gone = self.gone is None, self.gone or reason
+            return self.server if first and not self.finished else None
 
 
 class Endpoint:
@@ -114,14 +150,14 @@ class Endpoint:
     ) -> None:
         self._tls = tls
         self._secret = secrets.token_bytes(32)
-        self._tickets: dict[bytes, tuple[OpenPartition, int | None]] = {}
+        self._tickets: dict[bytes, _Offer] = {}
         self._listeners: list[socket.socket] = []
         self._host, self._port = "", 0
         if tcp_host is not None:
             self._listeners.append(_tcp_listener(tcp_host, advertised_host))
             self._host, self._port = advertised_host or tcp_host, self._listeners[0].getsockname()[1]
         self._directory = _private_directory()
-        self._path = os.path.join(self._directory, _SOCKET_NAME)
+        self._path = os.path.join(self._directory.path, _SOCKET_NAME)
         self._listeners.append(_unix_listener(self._path))
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
@@ -129,16 +165,19 @@ class Endpoint:
         self._closing = False
         self._poll = select.poll()
         self._connections: dict[int, _Connection] = {}
+        self._renewal = 0.0
+        self._stopping: list[threading.Thread] = []  # those that were started by closing
         self._thread = threading.Thread(target=self._run, name="headrace-endpoint", daemon=True)
         self._thread.start()
 
-    def offer(self, open_partition: OpenPartition, partitions: int | None = None) -> bytes:
+    def offer(self, open_partition: OpenPartition, partitions: int | None = None, *, receives: bool = False) -> bytes:
         """Make a ticket that opens these partitions, and these only, until it is withdrawn.
 
-        ``partitions`` is how many there are; with None ``open_partition`` checks the number itself.
+        ``partitions`` is how many there are; with None ``open_partition`` checks the number itself. ``receives``: the
+        executor sends and this side reads, so whoever serves it notices by itself that the peer is gone.
         """
         ticket = secrets.token_bytes(TICKET_BYTES)
-        self._tickets[ticket] = (open_partition, partitions)
+        self._tickets[ticket] = _Offer(open_partition, partitions, receives)
         return ticket
 
     def withdraw(self, ticket: bytes) -> None:
@@ -162,6 +201,9 @@ class Endpoint:
             self._closing = True
             self._wake()
             self._thread.join()
+            deadline = time.monotonic() + _STOP_SECONDS
+            for thread in self._stopping:
+                thread.join(max(0.0, deadline - time.monotonic()))
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):
@@ -182,20 +224,32 @@ class Endpoint:
                         with contextlib.suppress(BlockingIOError):
                             self._wake_reader.recv(4096)
                     elif fd in self._connections:
-                        self._progress(self._connections[fd], event)
+                        self._progress_safely(self._connections[fd], event)
                 self._drop_late_handshakes()
+                self._renew_leases()
                 while not self._finished.empty():
                     self._drop(self._finished.get())
         finally:
             for connection in list(self._connections.values()):
+                self._stop(connection, "the session context was closed")
                 self._drop(connection)
             for sock in (*self._listeners, self._wake_reader, self._wake_writer):
                 sock.close()
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory.close()
 
     def _poll_timeout_ms(self) -> int | None:
-        waiting = [c.deadline for c in self._connections.values() if c.server is None]
-        return max(0, int((min(waiting) - time.monotonic()) * 1000) + 1) if waiting else None
+        due = [c.deadline for c in self._connections.values() if not c.claimed]
+        if any(c.lease is not None for c in self._connections.values()):
+            due.append(self._renewal)
+        return max(0, int((min(due) - time.monotonic()) * 1000) + 1) if due else None
+
+    def _renew_leases(self) -> None:
+        now = time.monotonic()
+        if now >= self._renewal:
+            self._renewal = now + RENEWAL_SECONDS
+            for connection in self._connections.values():
+                if connection.lease is not None:
+                    connection.lease.renew()
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -210,8 +264,8 @@ class Endpoint:
             if self._tls is not None:
                 sock = self._tls.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a one-row batch must not wait for more
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # an executor's host may vanish silently
-        handshaking = [c for c in self._connections.values() if c.server is None]
+            keep_alive(sock)  # an executor's host may vanish silently
+        handshaking = [c for c in self._connections.values() if not c.claimed]
         if len(handshaking) >= MAX_HANDSHAKES:
             self._drop(min(handshaking, key=lambda c: c.deadline))
         challenge = CHALLENGE.pack(MAGIC, PROTOCOL_VERSION, secrets.token_bytes(CHALLENGE_BYTES))
@@ -233,11 +287,18 @@ class Endpoint:
         except OSError:
             self._drop(connection)
 
+    def _progress_safely(self, connection: _Connection, event: int) -> None:
+        try:
+            self._progress(connection, event)
+        except Exception:  # a bug of ours: it must cost this connection only
+            _LOG.exception("a connection to the endpoint failed")
+            self._drop(connection)
+
     def _progress(self, connection: _Connection, event: int) -> None:
-        if connection.server is not None:
+        if connection.claimed:
             # Only that a reader is gone is watched for; before it goes it may say why.
-            connection.server.stop(_parting_words(connection.sock))
             self._poll.unregister(connection.sock)
+            self._stop(connection, _parting_words(connection.sock))
             with contextlib.suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)
             return
@@ -263,54 +324,60 @@ class Endpoint:
         if magic != MAGIC or not hmac.compare_digest(expected, proven):
             self._drop(connection)
             return
-        try:
-            server = self._open(ticket, Claim(partition, attempt, execution, nonce))
-        except Exception as error:  # e.g. StreamConsumedError: the reader's query is told, others go on
-            server = _Refusal(Failure.of(error, partition=partition))
-        connection.server = server
+        connection.claimed = True
         connection.sock.setblocking(True)
-        if server.receives:
+        if connection.sock.family != socket.AF_UNIX:
+            connection.lease = SenderLease(connection.sock)
+        offer = self._tickets.get(ticket)
+        if offer is not None and offer.receives:
             self._poll.unregister(connection.sock)
         else:
             self._poll.modify(connection.sock, _GONE)
         thread = threading.Thread(
-            target=self._serve, args=(connection, server, nonce), name=f"headrace-partition-{partition}", daemon=True
+            target=self._serve,
+            args=(connection, offer, Claim(partition, attempt, execution, nonce)),
+            name=f"headrace-partition-{partition}",
+            daemon=True,
         )
         try:
             thread.start()
         except RuntimeError:  # the process can have no more threads: this query fails, others go on
             self._drop(connection)
 
-    def _open(self, ticket: bytes, claim: Claim) -> PartitionServer:
-        offered = self._tickets.get(ticket)
-        if offered is None:
-            raise TransportError(
-                "the scan behind this query is gone: its session context was closed or its plan released"
-            )
-        open_partition, partitions = offered
-        if partitions is not None and claim.partition >= partitions:
-            raise TransportError(f"there is no partition {claim.partition}: this scan has {partitions}")
-        return open_partition(claim)
+    def _stop(self, connection: _Connection, reason: str) -> None:
+        """Tell the partition's server, if there is one, without waiting for it: user code may be behind it."""
+        server = connection.stopped(reason)
+        if server is None:
+            return
+        thread = threading.Thread(target=server.stop, args=(reason,), name="headrace-stop", daemon=True)
+        with contextlib.suppress(RuntimeError):  # no more threads: the server notices when it sends
+            thread.start()
+            if self._closing:
+                self._stopping.append(thread)
 
-    def _serve(self, connection: _Connection, server: PartitionServer, nonce: int) -> None:
+    def _serve(self, connection: _Connection, offer: _Offer | None, claim: Claim) -> None:
+        """On the partition's own thread."""
         try:
+            server = _opened(offer, claim)
+            reason = connection.opened(server)
+            if reason is not None:
+                server.stop(reason)
             with contextlib.suppress(OSError, TransportError):  # the peer is gone, or is none of ours
-                server.serve(connection.sock, nonce)
+                server.serve(connection.sock, claim.nonce)
         finally:
+            connection.finish()
             self._finished.put(connection)
             self._wake()
 
     def _drop_late_handshakes(self) -> None:
         now = time.monotonic()
-        for connection in [c for c in self._connections.values() if c.server is None and c.deadline <= now]:
+        for connection in [c for c in self._connections.values() if not c.claimed and c.deadline <= now]:
             self._drop(connection)
 
     def _drop(self, connection: _Connection) -> None:
         fd = connection.sock.fileno()
         if fd < 0:
             return
-        if connection.server is not None:
-            connection.server.stop("the session context was closed")
         self._connections.pop(fd, None)
         with contextlib.suppress(KeyError):
             self._poll.unregister(fd)
@@ -319,10 +386,22 @@ class Endpoint:
         connection.sock.close()
 
 
+def _opened(offer: _Offer | None, claim: Claim) -> PartitionServer:
+    """The partition that is claimed, or what tells the reader why it cannot be had: others go on."""
+    try:
+        if offer is None:
+            raise TransportError(
+                "the scan behind this query is gone: its session context was closed or its plan released"
+            )
+        if offer.partitions is not None and claim.partition >= offer.partitions:
+            raise TransportError(f"there is no partition {claim.partition}: this scan has {offer.partitions}")
+        return offer.open_partition(claim)
+    except BaseException as error:  # e.g. StreamConsumedError
+        return _Refusal(Failure.of(error, partition=claim.partition))
+
+
 class _Refusal:
     """Serves an error instead of a partition."""
-
-    receives = False
 
     def __init__(self, failure: Failure) -> None:
         self._failure = failure
@@ -345,11 +424,11 @@ def _parting_words(sock: socket.socket) -> str:
     return reason.decode(errors="replace") or "its reader went away (the query, its task or its executor was killed)"
 
 
-def _private_directory() -> str:
-    directory = tempfile.mkdtemp(prefix="headrace-")  # made with mode 0700
-    if len(os.path.join(directory, _SOCKET_NAME)) > _MAX_SOCKET_PATH_CHARS:
-        os.rmdir(directory)
-        directory = tempfile.mkdtemp(prefix="headrace-", dir="/tmp")
+def _private_directory() -> PrivateDirectory:
+    directory = PrivateDirectory("endpoint")
+    if len(os.path.join(directory.path, _SOCKET_NAME)) > _MAX_SOCKET_PATH_CHARS:
+        directory.close()
+        directory = PrivateDirectory("endpoint", "/tmp")
     return directory
 
 

@@ -19,7 +19,8 @@ from typing import TypeVar
 import pyarrow as pa
 
 from headrace.arrow.batches import indented, same_columns
-from headrace.errors import ScanEndedError, StreamError, TransportError
+from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
+from headrace.execute.failure import Failure
 from headrace.push.spill import ArrowSpill
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import Frame, limit_stalls, read_frame, read_totals
@@ -37,7 +38,7 @@ T = TypeVar("T")
 @dataclass
 class _Partition:
     sender: PartitionReceiver | None = None  # the connection that sends it now
-    failure: str = ""  # why the last one that did not send it all broke off, if it said so
+    failure: HeadraceError | str = ""  # why the last one that did not send it all broke off, if it said so
     batches: deque[tuple[pa.RecordBatch | Load, int]] = field(default_factory=deque)
     waiting_bytes: int = 0
     delivered: bool = False
@@ -155,7 +156,13 @@ class ResultInbox:
         which = f"partition {claim.partition} of the result"
         if partition.sender is not None:  # a speculative copy: the one that sends goes on
             return StreamError(f"{which} is being sent by another attempt of this task, and was handed out in part")
-        why = f": {partition.failure}" if partition.failure else ""
+        told = partition.failure
+        if isinstance(told, HeadraceError):  # the first cause: that Spark ran the task again only followed from it
+            told.add_note(f"Spark ran the task of {which} again, after part of it had been handed out.")
+            self._error = self._error or told
+            self._changed.notify_all()
+            return StreamError(f"{which} is not wanted any more: {told}")
+        why = f": {told}" if told else ""
         error = StreamError(
             f"{which} was computed again (attempt {claim.attempt}) after part of it had been handed out, and rows "
             f"would come twice. The earlier task failed or was lost{why}"
@@ -189,7 +196,7 @@ class ResultInbox:
             partition.done = True
             self._changed.notify_all()
 
-    def left(self, receiver: PartitionReceiver, why: str) -> None:
+    def left(self, receiver: PartitionReceiver, why: HeadraceError | str) -> None:
         """``receiver`` sends no more, after ``end`` or without."""
         with self._changed:
             partition = self._partition(receiver.partition)
@@ -247,10 +254,16 @@ class ResultInbox:
             raise StreamError("this result is not wanted any more") from error
 
 
+def _told(message: bytes) -> HeadraceError | str:
+    """What a task says of its failure: the error of a provider or producer, or Spark's as a text. Raises ValueError."""
+    data = json.loads(message)
+    if not isinstance(data, dict):
+        raise ValueError("an ERROR frame without an error")
+    return Failure.from_json(message.decode()).to_exception() if "error" in data else str(data.get("text", ""))
+
+
 class PartitionReceiver:
     """A PartitionServer that reads one task's frames into the inbox."""
-
-    receives = True
 
     def __init__(self, inbox: ResultInbox, partition: int) -> None:
         self.partition = partition
@@ -261,19 +274,19 @@ class PartitionReceiver:
 
     def serve(self, sock: socket.socket, nonce: int) -> None:
         """A connection that ends before END is a task that failed: Spark tells, and may run it again."""
-        why = ""
+        why: HeadraceError | str = ""
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             limit_stalls(sock, STALL_SECONDS)
             while (frame := read_frame(sock, nonce)) is not None:
                 if frame.kind is FrameKind.ERROR:
-                    why = json.loads(frame.message.to_pybytes())["text"]
+                    why = _told(frame.message.to_pybytes())
                 elif self._received_last(frame):
                     sock.sendall(RECEIPT)  # without it the task, and so the query, is not over
                     return
         except StreamError:
             return  # nobody wants it any more, and the task notices when the connection is closed
-        except (TransportError, ValueError, KeyError) as error:
+        except (TransportError, ValueError, TypeError) as error:
             self._inbox.fail(TransportError(f"partition {self.partition} of the result was damaged: {error}"))
         finally:
             self._inbox.left(self, why)

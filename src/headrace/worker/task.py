@@ -29,8 +29,14 @@ from headrace.transport.frames import FrameWriter
 from headrace.transport.protocol import DONE, PROTOCOL_VERSION, REQUEST, STOP, TASK_MAGIC
 from headrace.transport.serve import serve_partition
 
+PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _EXIT_WORKER = 1
 _modules_hidden = 0
+
+
+def payload_of(pickled_task: bytes) -> bytes:
+    """What a worker is sent, made in the driver: first what tells whether the rest can be read."""
+    return pickle.dumps((PYTHON_VERSION, sys.path, pickled_task))
 
 
 def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
@@ -80,7 +86,13 @@ def _serve(sock: socket.socket, version: int, nonce: int, payload: bytes, partit
     try:
         if version != PROTOCOL_VERSION:
             raise TransportError(f"the connector speaks protocol {version}, this worker {PROTOCOL_VERSION}")
-        search_path, pickled = pickle.loads(payload)
+        version_of_driver, search_path, pickled = pickle.loads(payload)  # plain values, which any Python reads
+        if version_of_driver != PYTHON_VERSION:
+            raise TransportError(
+                f"[PYTHON_VERSION_MISMATCH] Python in worker has different version: {PYTHON_VERSION} than that in "
+                f"driver: {version_of_driver}, and what one pickles the other cannot read. Set PYSPARK_PYTHON to a "
+                f"Python {version_of_driver} that is on every executor (the worker's is {sys.executable})"
+            )
         sys.path.extend(entry for entry in search_path if entry not in sys.path)
         with stop.user_code():
             stream = PartitionStream(pickle.loads(pickled), partition, stop)

@@ -1,15 +1,21 @@
 package org.headrace.spark.push;
 
 import java.util.HashMap;
-import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.scheduler.JobFailed;
 import org.apache.spark.scheduler.JobSucceeded$;
 import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart;
 import org.headrace.spark.planner.Planners;
@@ -17,15 +23,27 @@ import org.headrace.spark.planner.Planners;
 /**
  * Tells Python when a query is over; driver JVM, Spark's listener thread.
  *
- * <p>A streaming table's partitions whose tasks never ran (a LIMIT that the first ones satisfied, a query that failed)
- * have no reader that could tell their producers. toLocalIterator is the exception: for Spark it is over as soon as
- * the iterator exists, while its jobs run afterwards, one for each partition; it is over when one of them fails.
+ * <p>A streaming table's partitions whose tasks never ran (a LIMIT that the first ones satisfied, a query that failed or
+ * was cancelled) have no reader that could tell their producers. toLocalIterator is the exception: for Spark it is over
+ * as soon as the iterator exists, while its jobs run afterwards, one for each partition; it is over when one of them
+ * fails, or when the thread that serves it ends, because the iterator came to its end or was dropped.
  */
 public final class QueryEndListener extends SparkListener {
   private static final String EXECUTION = "spark.sql.execution.id";
+  private static final String SERVED = ".toPythonIterator(";
+  private static final String ITERATOR_THREAD = "serve toLocalIterator";
+  private static final String ITERATOR_DROPPED = "the query's iterator (toLocalIterator) was dropped";
+  private static final long LOOK_MILLIS = 200;
+  private static final ScheduledExecutorService WATCH =
+      Executors.newSingleThreadScheduledExecutor(
+          runnable -> {
+            Thread thread = new Thread(runnable, "headrace-iterators");
+            thread.setDaemon(true);
+            return thread;
+          });
 
   private final String context;
-  private final Set<Long> iterated = new HashSet<>();
+  private final Map<Long, Boolean> iterated = new ConcurrentHashMap<>(); // and whether a thread serves it
   private final Map<Integer, Long> jobs = new HashMap<>();
 
   public QueryEndListener(String context) {
@@ -35,11 +53,16 @@ public final class QueryEndListener extends SparkListener {
   @Override
   public void onOtherEvent(SparkListenerEvent event) {
     if (event instanceof SparkListenerSQLExecutionStart start && isIterated(start)) {
-      iterated.add(start.executionId());
+      iterated.put(start.executionId(), start.details().contains(SERVED));
     } else if (event instanceof SparkListenerSQLExecutionEnd end) {
       String error = end.errorMessage().isDefined() ? end.errorMessage().get() : "";
-      if (!error.isEmpty() || !iterated.contains(end.executionId())) {
-        tell(end.executionId(), error);
+      Set<String> tables = streamingTables(end.qe());
+      Boolean served = iterated.get(end.executionId());
+      if (!error.isEmpty() || served == null) {
+        tell(end.executionId(), error, "", tables);
+      } else if (served) {
+        // Other iterators may be among them; this one is, or has ended already.
+        watch(end.executionId(), tables, iteratorThreads());
       }
     }
   }
@@ -47,7 +70,7 @@ public final class QueryEndListener extends SparkListener {
   @Override
   public void onJobStart(SparkListenerJobStart start) {
     String execution = start.properties() == null ? null : start.properties().getProperty(EXECUTION);
-    if (execution != null && iterated.contains(Long.parseLong(execution))) {
+    if (execution != null && iterated.containsKey(Long.parseLong(execution))) {
       jobs.put(start.jobId(), Long.parseLong(execution));
     }
   }
@@ -56,20 +79,67 @@ public final class QueryEndListener extends SparkListener {
   public void onJobEnd(SparkListenerJobEnd end) {
     Long execution = jobs.remove(end.jobId());
     if (execution != null && end.jobResult() != JobSucceeded$.MODULE$) {
-      tell(execution, end.jobResult() instanceof JobFailed failed ? failed.exception().getMessage() : "");
+      String error = end.jobResult() instanceof JobFailed failed ? failed.exception().getMessage() : "";
+      tell(execution, error, "", Set.of());
     }
   }
 
-  /** Spark's name for an action is the method that was called, which the call site begins with. */
-  private static boolean isIterated(SparkListenerSQLExecutionStart start) {
-    return start.details().contains(".toPythonIterator(") || start.details().contains(".toLocalIterator(");
+  /** Spark is being stopped: no query will end any more, and none will begin. */
+  @Override
+  public void onApplicationEnd(SparkListenerApplicationEnd end) {
+    ask("application_end", Map.of());
   }
 
-  private void tell(long execution, String error) {
+  /**
+   * Spark's name for an action is the method that was called, which the call site begins with. Of an iterator in the JVM
+   * nobody can tell when it is dropped: PySpark's is served by a thread.
+   */
+  private static boolean isIterated(SparkListenerSQLExecutionStart start) {
+    return start.details().contains(SERVED) || start.details().contains(".toLocalIterator(");
+  }
+
+  private static List<Thread> iteratorThreads() {
+    return Thread.getAllStackTraces().keySet().stream()
+        .filter(thread -> thread.getName().startsWith(ITERATOR_THREAD))
+        .toList();
+  }
+
+  private void watch(long execution, Set<String> tables, List<Thread> serving) {
+    WATCH.schedule(
+        () -> {
+          if (!iterated.containsKey(execution) || !Planners.isLive(context)) {
+            return;
+          }
+          if (serving.stream().anyMatch(Thread::isAlive)) {
+            watch(execution, tables, serving);
+          } else {
+            tell(execution, "", ITERATOR_DROPPED, tables);
+          }
+        },
+        LOOK_MILLIS,
+        TimeUnit.MILLISECONDS);
+  }
+
+  /** The streaming tables that a query was planned to scan; none where it was not planned, or refused. */
+  private static Set<String> streamingTables(QueryExecution query) {
+    try {
+      return query == null || !query.tracker().phases().contains("optimization")
+          ? Set.of()
+          : SingleScanRule.streamingTables(query.optimizedPlan());
+    } catch (RuntimeException e) {
+      return Set.of(); // its planning failed, with this
+    }
+  }
+
+  private void tell(long execution, String error, String reason, Set<String> tables) {
     iterated.remove(execution);
+    ask("query_end", Map.of("execution", execution, "error", error, "reason", reason, "tables", tables));
+  }
+
+  private void ask(String operation, Map<String, ?> question) {
     if (Planners.isLive(context)) {
       try {
-        Planners.ask(context, "query_end", Map.of("execution", execution, "error", error));
+        Planners.ask(context, operation, question);
       } catch (RuntimeException e) {
         // The Python process is ending, and its producers with it.
       }

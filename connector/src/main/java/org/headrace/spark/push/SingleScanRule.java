@@ -2,6 +2,8 @@ package org.headrace.spark.push;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
 import org.apache.spark.sql.catalyst.expressions.BloomFilterMightContain;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -62,6 +64,16 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
       }
     }
     return scans.isEmpty() ? plan : guarded(withoutRuntimeFilters(plan), Need.NOTHING);
+  }
+
+  /** The ids of the streaming tables that a plan scans; those of cached plans are not seen. */
+  static Set<String> streamingTables(LogicalPlan plan) {
+    List<HeadraceScan> scans = new ArrayList<>();
+    collect(plan, scans);
+    CollectionConverters.asJava(plan.subqueriesAll()).forEach(subquery -> collect(subquery, scans));
+    Set<String> tables = new TreeSet<>();
+    scans.forEach(scan -> tables.add(scan.tableId()));
+    return tables;
   }
 
   private static void collect(LogicalPlan node, List<HeadraceScan> scans) {

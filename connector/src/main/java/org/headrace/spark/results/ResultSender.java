@@ -165,19 +165,25 @@ public final class ResultSender {
 
   /** The query failed here: if the task is run again, the other side can say why. Never blocks. */
   private void tellWhy(Throwable error) {
-    String text = String.valueOf(error);
-    byte[] message =
-        Planners.JSON
-            .createObjectNode()
-            .put("text", text.length() > MAX_REASON_CHARS ? text.substring(0, MAX_REASON_CHARS) + "..." : text)
-            .toString()
-            .getBytes(StandardCharsets.UTF_8);
+    byte[] message = failure(error).getBytes(StandardCharsets.UTF_8);
     ByteBuffer frame = ByteBuffer.allocate(Protocol.FRAME_HEADER_BYTES + message.length);
     try {
       frames.tryWrite(frame.put(frames.header(Protocol.ERROR, message.length, 0)).put(message).flip());
     } catch (IOException e) {
       error.addSuppressed(e);
     }
+  }
+
+  /** What Python said of it, where it came from there; else only a text. */
+  private static String failure(Throwable error) {
+    for (Throwable cause = error; cause != null; cause = cause.getCause()) {
+      if (cause instanceof HeadraceException own && own.failure() != null) {
+        return own.failure();
+      }
+    }
+    String text = String.valueOf(error);
+    String clipped = text.length() > MAX_REASON_CHARS ? text.substring(0, MAX_REASON_CHARS) + "..." : text;
+    return Planners.JSON.createObjectNode().put("text", clipped).toString();
   }
 
   static byte[] serialized(Schema schema) {

@@ -2,19 +2,25 @@ package org.headrace.spark.transport;
 
 import java.io.EOFException;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.net.InetSocketAddress;
+import java.net.SocketOption;
+import java.net.SocketTimeoutException;
 import java.net.StandardSocketOptions;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.ByteChannel;
+import java.nio.channels.ClosedByInterruptException;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Set;
 import java.util.concurrent.ThreadLocalRandom;
+import jdk.net.ExtendedSocketOptions;
 import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
@@ -28,6 +34,11 @@ import org.headrace.spark.Place;
 final class EndpointConnection implements PartitionConnection {
   private static final int SEND_BUFFER_BYTES = 1 << 20;
   private static final int CONNECT_MILLIS = Protocol.CONNECT_SECONDS * 1000;
+  private static final int KEEPALIVE_IDLE_SECONDS = 10;
+  private static final int KEEPALIVE_INTERVAL_SECONDS = 5;
+  private static final int KEEPALIVE_PROBES = 3;
+  private static final long FIRST_PAUSE_MILLIS = 50;
+  private static final long LONGEST_PAUSE_MILLIS = 1_000;
 
   private final Place place;
   private final SocketChannel channel;
@@ -81,18 +92,7 @@ final class EndpointConnection implements PartitionConnection {
         return SocketChannel.open(UnixDomainSocketAddress.of(socketPath));
       }
       if (port != 0) {
-        SocketChannel channel = SocketChannel.open();
-        boolean connected = false;
-        try {
-          channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-          channel.socket().connect(new InetSocketAddress(host, port), CONNECT_MILLIS);
-          connected = true;
-        } finally {
-          if (!connected) {
-            channel.close();
-          }
-        }
-        return channel;
+        return connectPatiently(new InetSocketAddress(host, port));
       }
     } catch (IOException e) {
       String where = port == 0 ? socketPath : socketPath + " or " + host + ":" + port;
@@ -102,6 +102,69 @@ final class EndpointConnection implements PartitionConnection {
     throw HeadraceException.transport(
         place,
         "the driver's Python process is gone, or its session context was closed (no socket at " + socketPath + ")");
+  }
+
+  /** A driver that refuses for a few seconds, or cannot be reached, must not cost all attempts of a task. */
+  private static SocketChannel connectPatiently(InetSocketAddress address) throws IOException {
+    long deadline = System.nanoTime() + CONNECT_MILLIS * 1_000_000L;
+    long pause = FIRST_PAUSE_MILLIS;
+    while (true) {
+      long left = Math.max(1, (deadline - System.nanoTime()) / 1_000_000);
+      try {
+        return connectOnce(address, (int) left);
+      } catch (InterruptedIOException | ClosedByInterruptException e) {
+        if (!(e instanceof SocketTimeoutException)) {
+          throw e;
+        }
+        throw new IOException("no answer within " + CONNECT_MILLIS + " ms", e);
+      } catch (IOException e) {
+        if (System.nanoTime() + pause * 1_000_000 > deadline) {
+          throw e;
+        }
+      }
+      pause(pause);
+      pause = Math.min(2 * pause, LONGEST_PAUSE_MILLIS);
+    }
+  }
+
+  private static SocketChannel connectOnce(InetSocketAddress address, int timeoutMillis) throws IOException {
+    SocketChannel channel = SocketChannel.open();
+    boolean connected = false;
+    try {
+      channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+      keepAlive(channel);
+      channel.socket().connect(address, timeoutMillis);
+      connected = true;
+    } finally {
+      if (!connected) {
+        channel.close();
+      }
+    }
+    return channel;
+  }
+
+  /** A driver whose host or network vanished is noticed within 25 s; see silence.py. */
+  private static void keepAlive(SocketChannel channel) throws IOException {
+    channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
+    Set<SocketOption<?>> supported = channel.supportedOptions();
+    if (supported.contains(ExtendedSocketOptions.TCP_KEEPIDLE)) {
+      channel.setOption(ExtendedSocketOptions.TCP_KEEPIDLE, KEEPALIVE_IDLE_SECONDS);
+      channel.setOption(ExtendedSocketOptions.TCP_KEEPINTERVAL, KEEPALIVE_INTERVAL_SECONDS);
+      channel.setOption(ExtendedSocketOptions.TCP_KEEPCOUNT, KEEPALIVE_PROBES);
+    }
+  }
+
+  private static void pause(long millis) throws IOException {
+    try {
+      Thread.sleep(millis);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("the task was cancelled while it connected");
+    }
+    TaskContext task = TaskContext.get();
+    if (task != null) {
+      task.killTaskIfInterrupted();
+    }
   }
 
   private static void check(Place place, int magic, int version) {

@@ -160,15 +160,14 @@ final class WorkerConnection implements PartitionConnection {
   @Override
   public HeadraceException lost() {
     gone = true;
-    String pid = process.isDefined() ? process.get().toString().replaceFirst("\\D*(\\d+).*", "$1") : "";
     destroy();
     return HeadraceException.transport(
         place,
         String.format(
-            "the Python worker%s died while it produced %s. It was killed or it crashed; the usual causes are running"
-                + " out of memory (yield smaller batches, or give the executor more memory overhead) and native code"
-                + " that segfaults. Its standard error is in the executor's log.",
-            pid.isEmpty() ? "" : " (pid " + pid + ")", place));
+            "the Python worker died while it produced %s. It was killed or it crashed; the usual causes are running out of"
+                + " memory (yield smaller batches, or give the executor more memory overhead) and native code that"
+                + " segfaults. Its standard error is in the executor's log.",
+            place));
   }
 
   private void release() {

@@ -1,0 +1,79 @@
+"""Hosts and networks that vanish without a word, between two network namespaces; no Spark.
+
+The cases run at the same time: each takes as long as a silent peer is borne.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from networks import Network, network
+from places import SCRIPTS
+
+PROMISED_S = 30.0
+LONG_PAUSE_S = 40.0  # longer than a silent peer is borne
+pytestmark = pytest.mark.timeout(180)
+
+
+class Pair:
+    """A server on host a and its reader on host b."""
+
+    def __init__(self, net: Network, case: str, stack: ExitStack) -> None:
+        self.net = net
+        self.server = self._start(stack, net.a, "serve", case, net.address_a)
+        self.reader = self._start(stack, net.b, "read", case, json.dumps(event(self.server, "address")["address"]))
+        event(self.reader, "reading")
+
+    def _start(self, stack: ExitStack, host: str, *arguments: str) -> subprocess.Popen[str]:
+        command = self.net.on(host, sys.executable, str(SCRIPTS / "silent_peer.py"), *arguments)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        return process
+
+
+def event(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
+    assert process.stdout is not None
+    seen: dict[str, Any] = json.loads(process.stdout.readline())
+    assert seen["event"] == name, seen
+    return seen
+
+
+@pytest.fixture(scope="module")
+def seconds() -> Iterator[dict[str, float]]:
+    """How long each server took to notice."""
+    found: dict[str, float] = {}
+    with ExitStack() as stack:
+        first, second, third = (stack.enter_context(network()) for _ in range(3))
+        resumed = Pair(third, "resumed", stack)
+        late = Pair(second, "paused", stack)
+        started = time.monotonic()
+        early = {case: Pair(first, case, stack) for case in ("idle", "sending", "paused")}
+        time.sleep(3)  # all of them in the middle of it
+        first.cut()
+        cut_at = time.monotonic()
+        for case, pair in early.items():
+            found[case] = event(pair.server, "stopped")["at"] - cut_at
+        time.sleep(max(0.0, started + LONG_PAUSE_S - time.monotonic()))
+        second.cut()
+        cut_at = time.monotonic()
+        found["paused for long"] = event(late.server, "stopped")["at"] - cut_at
+        found["resumed"] = event(resumed.reader, "received")["bytes"]
+        yield found
+
+
+@pytest.mark.parametrize("case", ["idle", "sending", "paused", "paused for long"])
+def test_silent_reader_is_noticed_in_time(seconds: dict[str, float], case: str) -> None:
+    assert 0 < seconds[case] < PROMISED_S
+
+
+def test_reader_that_reads_nothing_for_long_is_not_taken_for_silent(seconds: dict[str, float]) -> None:
+    assert seconds["resumed"] >= 20_000_000

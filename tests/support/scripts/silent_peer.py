@@ -1,0 +1,101 @@
+"""One end of a connection whose other end goes silent (``serve CASE HOST``, ``read CASE ADDRESS``), and what it saw."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import socket
+import struct
+import sys
+import threading
+import time
+
+import pyarrow as pa
+
+import headrace as hr
+from headrace.execute.partition_stream import ScanTask
+from headrace.transport.driver_partition import DriverPartition
+from headrace.transport.endpoint import Endpoint
+
+SCHEMA = pa.schema([("a", pa.int64())])
+BATCH = pa.record_batch([pa.array(range(100_000), pa.int64())], schema=SCHEMA)
+
+
+def say(**what: object) -> None:
+    print(json.dumps({**what, "at": time.monotonic()}), flush=True)
+
+
+class Plan(hr.ExecutionPlan):
+    placement = hr.Placement.DRIVER
+    schema = SCHEMA
+
+    def __init__(self, case: str) -> None:
+        self.case = case
+
+    def execute(self, partition: int) -> Stream:
+        return Stream(self.case)
+
+
+class Stream:
+    """One batch and then nothing for long (idle), or as many as can be sent."""
+
+    def __init__(self, case: str) -> None:
+        self.idle = case == "idle"
+        self.stopped = threading.Event()
+        self.sent = 0
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        if self.idle and self.sent:
+            self.stopped.wait()
+            raise StopIteration
+        self.sent += 1
+        return BATCH
+
+    def interrupt(self, reason: str) -> None:
+        self.stopped.set()
+
+    def close(self) -> None:
+        say(event="stopped", sent=self.sent)
+
+
+def serve(case: str, host: str) -> None:
+    endpoint = Endpoint(host, host)
+    task = ScanTask("t", Plan(case), SCHEMA, SCHEMA, None)
+    ticket = endpoint.offer(lambda claim: DriverPartition(task, claim.partition), 1)
+    say(event="address", address=endpoint.address(ticket))
+    threading.Event().wait()
+
+
+def open_partition(address: dict[str, str]) -> socket.socket:
+    """What an executor does, over TCP."""
+    sock = socket.create_connection((address["host"], int(address["port"])), 10)
+    greeting = sock.recv(40, socket.MSG_WAITALL)
+    claim = b"HDRC" + base64.b64decode(address["ticket"]) + struct.pack("<IIq", 0, 0, -1)
+    sock.sendall(claim + hmac.digest(base64.b64decode(address["secret"]), greeting + claim, "sha256"))
+    sock.settimeout(None)
+    return sock
+
+
+def read(case: str, address: str) -> None:
+    sock = open_partition(json.loads(address))
+    sock.recv(1000)
+    say(event="reading")
+    if case == "sending":
+        while sock.recv(1 << 20):
+            continue
+    elif case == "resumed":  # reads nothing for longer than a silent peer is borne, then everything
+        time.sleep(40)
+        received = 0
+        while received < 20_000_000:
+            received += len(sock.recv(1 << 20))
+        say(event="received", bytes=received)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    role, case, where = sys.argv[1:]
+    (serve if role == "serve" else read)(case, where)

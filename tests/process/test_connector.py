@@ -2,40 +2,28 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-from pathlib import Path
 
-import pyspark
+import pytest
 
-from headrace.spark.launch import JAR
+from java_checks import GOLDEN, compiled_checks, run_check
 from places import ROOT
 
-CHECKS = ROOT / "connector" / "src" / "test" / "java"
 SOURCES = ROOT / "connector" / "src" / "main" / "java" / "org" / "headrace" / "spark"
 ROOMS = ["", "planner", "transport", "results", "vectors", "read", "scan", "push", "catalog"]
-OPENS = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang")]
 
 
-def test_column_vectors_agree_with_sparks_for_every_type(tmp_path: Path) -> None:
-    classpath = os.pathsep.join([str(JAR), str(Path(pyspark.__file__).parent / "jars" / "*")])
-    sources = [str(source) for source in CHECKS.rglob("*.java")]
-    compiled = subprocess.run(
-        ["javac", "--release", "17", "-nowarn", "-d", str(tmp_path), "-cp", classpath, *sources],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert compiled.returncode == 0, compiled.stderr
-    checked = subprocess.run(
-        ["java", *OPENS, "-cp", f"{tmp_path}{os.pathsep}{classpath}", "org.headrace.spark.vectors.ArrowColumnsCheck"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "checks passed" in checked.stdout
+@pytest.fixture(scope="module")
+def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return compiled_checks(tmp_path_factory.mktemp("checks"))
+
+
+def test_column_vectors_agree_with_sparks_for_every_type(classpath: str) -> None:
+    assert "checks passed" in run_check(classpath, "vectors.ArrowColumnsCheck")
+
+
+def test_protocol_in_java_agrees_with_the_golden_bytes(classpath: str) -> None:
+    assert "all numbers agree" in run_check(classpath, "transport.ProtocolCheck", str(GOLDEN))
 
 
 def test_java_packages_import_only_packages_that_stand_before_them() -> None:

@@ -19,8 +19,7 @@ import pytest
 
 import headrace as hr
 from headrace.execute.partition_stream import ScanTask
-from headrace.transport.frames import HEADER, PROTOCOL_VERSION, FrameKind
-from headrace.worker.task import DONE, REQUEST
+from headrace.transport.protocol import DONE, FRAME_HEADER, PROTOCOL_VERSION, REQUEST, TASK_MAGIC, FrameKind
 from headrace.worker.task import main as worker_main
 from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, Marks, numbers, ten_rows, wait_until
 
@@ -338,15 +337,18 @@ def test_worker_given_the_next_request_right_behind_the_last_byte_stays_in_step(
     """The JVM may hand a worker to the next task before the worker has read that the last one is done."""
     task = ScanTask("t", FunctionPlan(NUMBERS, ten_rows, 2, hr.Placement.EXECUTORS), NUMBERS, NUMBERS, None)
     payload = pickle.dumps(([], cloudpickle.dumps(task)))
-    requests = [REQUEST.pack(PROTOCOL_VERSION, partition, len(payload)) + payload for partition in (0, 1)]
+    requests = [
+        REQUEST.pack(TASK_MAGIC, PROTOCOL_VERSION, 70 + partition, partition, len(payload)) + payload
+        for partition in (0, 1)
+    ]
     jvm, worker = socket.socketpair()
     received: list[bytes] = []
 
     def talk() -> None:
         jvm.sendall(requests[0])
-        received.append(read_to_end_frame(jvm))
+        received.append(read_to_end_frame(jvm, 70))
         jvm.sendall(DONE + requests[1])
-        received.append(read_to_end_frame(jvm))
+        received.append(read_to_end_frame(jvm, 71))
         jvm.sendall(DONE)
 
     talker = threading.Thread(target=talk)
@@ -362,11 +364,12 @@ def test_worker_given_the_next_request_right_behind_the_last_byte_stays_in_step(
     assert len(received) == 2
 
 
-def read_to_end_frame(sock: socket.socket) -> bytes:
+def read_to_end_frame(sock: socket.socket, nonce: int) -> bytes:
     stream = sock.makefile("rb", 0)
     seen = b""
     while True:
-        kind, _, _, first, second = HEADER.unpack(_exactly(stream, HEADER.size))
+        kind, _, _, first, second, found = FRAME_HEADER.unpack(_exactly(stream, FRAME_HEADER.size))
+        assert found == nonce
         body = _exactly(stream, first + second)
         seen += body
         if kind == FrameKind.END:

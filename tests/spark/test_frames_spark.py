@@ -10,13 +10,16 @@ import pytest
 
 import headrace as hr
 from headrace.transport.driver_partition import DriverPartition
-from headrace.transport.frames import HEADER
-from raw_frames import BODY, END, METADATA, SCHEMA, frame, numbers
+from headrace.transport.protocol import FRAME_HEADER, MAX_FIRST_BYTES, MAX_SECOND_BYTES
+from raw_frames import BODY, END, METADATA, NONCE, SCHEMA, frame, header, numbers, with_nonce
 from recording import table_of
 
 WRONG = {
     "kind": (frame(9), "not a Headrace frame"),
     "version": (frame(1, version=7), "not a Headrace frame"),
+    "nonce": (frame(1).replace(struct.pack("<Q", NONCE), bytes(8)), "a frame of another request"),
+    "first length": (header(1, MAX_FIRST_BYTES + 1), "not a Headrace frame"),
+    "second length": (header(2, 8, MAX_SECOND_BYTES + 1), "not a Headrace frame"),
     "cut": (SCHEMA + frame(2, METADATA, BODY)[:-4], "before its end"),
     "nothing": (b"", "before its end"),
     "garbage schema": (frame(1, b"x" * 64), "a schema that cannot be read"),
@@ -28,9 +31,10 @@ WRONG = {
     "other columns": (frame(1, bytes(pa.schema([("i", pa.int32()), ("s", pa.string())]).serialize())), "were planned"),
     "fewer columns": (frame(1, bytes(pa.schema([("i", pa.int64())]).serialize())), "were planned"),
     "totals": (SCHEMA + frame(2, METADATA, BODY) + frame(3, END), "sent as 0 rows in 0 batches, 1 in 1 arrived"),
+    "end first": (frame(3, END), "an end before the schema"),
     "short totals": (SCHEMA + frame(3, b"abc"), "an end without totals"),
     "error text": (SCHEMA + frame(4, b"no json"), "an error that cannot be read: no json"),
-    "extra bytes": (SCHEMA[: HEADER.size - 8] + struct.pack("<Q", 3) + SCHEMA[HEADER.size :] + b"abc", "bytes more"),
+    "extra bytes": (SCHEMA[:8] + struct.pack("<QQ", 3, NONCE) + SCHEMA[FRAME_HEADER.size :] + b"abc", "bytes more"),
 }
 
 
@@ -38,7 +42,7 @@ WRONG = {
 def test_reader_wrong_frames_are_a_named_error(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, sent: bytes, message: str
 ) -> None:
-    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock: sock.sendall(sent))
+    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock, nonce: sock.sendall(with_nonce(sent, nonce)))
     ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
     with pytest.raises(hr.TransportError, match=message):
         ctx.collect("SELECT i, s FROM t")

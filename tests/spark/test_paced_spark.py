@@ -22,9 +22,9 @@ def test_reader_that_cannot_ask_any_more_still_reads_what_was_sent(
 ) -> None:
     """The other side may send its last frames and close between the reader's look at the socket and its asking."""
 
-    def serve(_partition: DriverPartition, sock: socket.socket) -> None:
+    def serve(_partition: DriverPartition, sock: socket.socket, nonce: int) -> None:
         sock.shutdown(socket.SHUT_RD)  # whoever asks from now on gets a broken pipe
-        writer = FrameWriter(sock, NUMBERS)
+        writer = FrameWriter(sock, NUMBERS, nonce)
         writer.schema(told_when_read=True)
         threading.Event().wait(0.3)  # the reader asks meanwhile
         writer.batch(numbers(0, 3))

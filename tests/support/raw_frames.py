@@ -6,7 +6,9 @@ import struct
 
 import pyarrow as pa
 
-from headrace.transport.frames import HEADER, TOTALS
+from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, TOTALS
+
+NONCE = 0xA1B2C3D4E5F60718  # where the JVM chooses one, it takes the place of this
 
 
 def numbers(start: int, count: int) -> pa.RecordBatch:
@@ -17,8 +19,17 @@ def numbers(start: int, count: int) -> pa.RecordBatch:
 NUMBERS = numbers(0, 1).schema
 
 
-def frame(kind: int, first: bytes = b"", second: bytes = b"", version: int = 1) -> bytes:
-    return HEADER.pack(kind, version, 0, len(first), len(second)) + first + second
+def frame(kind: int, first: bytes = b"", second: bytes = b"", version: int = PROTOCOL_VERSION) -> bytes:
+    return header(kind, len(first), len(second), version) + first + second
+
+
+def header(kind: int, first: int, second: int = 0, version: int = PROTOCOL_VERSION) -> bytes:
+    return FRAME_HEADER.pack(kind, version, 0, first, second, NONCE)
+
+
+def with_nonce(frames: bytes, nonce: int) -> bytes:
+    """The same frames as an answer to the request that ``nonce`` stands for."""
+    return frames.replace(struct.pack("<Q", NONCE), struct.pack("<Q", nonce))
 
 
 SCHEMA = frame(1, bytes(NUMBERS.serialize()))

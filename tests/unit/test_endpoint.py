@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import hmac
 import json
 import os
 import socket
 import stat
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,11 +22,10 @@ from headrace.execute.partition_stream import ScanTask
 from headrace.transport import endpoint as endpoint_module
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Claim, Endpoint
-from headrace.transport.frames import HEADER, PROTOCOL_VERSION, FrameKind
+from headrace.transport.protocol import CHALLENGE, CLAIM, FRAME_HEADER, PROTOCOL_VERSION, FrameKind, proof
 from producing import NUMBERS, FunctionPlan, numbers, ten_rows, wait_until
 
-GREETING_BYTES = 4 + 4 + 32
-CLAIM_BYTES = 4 + 32 + 4 + 4 + 8 + 32
+NONCE = 0x1122334455667788
 
 
 def opener(function: Callable[[int], Any] = ten_rows) -> Callable[[Claim], DriverPartition]:
@@ -64,14 +61,14 @@ class Client:
         self.sock.close()
 
     def greeting(self) -> bytes:
-        return self.read(GREETING_BYTES)
+        return self.read(CHALLENGE.size)
 
     def claim(
         self, greeting: bytes, partition: int = 0, secret: bytes | None = None, ticket: bytes | None = None
     ) -> bytes:
-        claim = b"HDRC" + (ticket or base64.b64decode(self.address["ticket"])) + struct.pack("<IIq", partition, 0, -1)
-        key = secret or base64.b64decode(self.address["secret"])
-        return claim + hmac.digest(key, greeting + claim, "sha256")
+        of = ticket or base64.b64decode(self.address["ticket"])
+        claim = CLAIM.pack(b"HDRC", of, partition, 0, -1, NONCE, b"")[:-32]
+        return claim + proof(secret or base64.b64decode(self.address["secret"]), greeting, claim)
 
     def read(self, length: int) -> bytes:
         data = b""
@@ -85,8 +82,8 @@ class Client:
     def frames(self) -> list[tuple[FrameKind, bytes]]:
         frames = []
         while not frames or frames[-1][0] not in (FrameKind.END, FrameKind.ERROR):
-            kind, version, _, first, second = HEADER.unpack(self.read(HEADER.size))
-            assert version == PROTOCOL_VERSION
+            kind, version, _, first, second, nonce = FRAME_HEADER.unpack(self.read(FRAME_HEADER.size))
+            assert (version, nonce) == (PROTOCOL_VERSION, NONCE)
             frames.append((FrameKind(kind), self.read(first + second)))
         return frames
 
@@ -136,7 +133,7 @@ def test_endpoint_given_a_replayed_handshake_drops_it(endpoint: Endpoint) -> Non
         assert second.is_dropped()
 
 
-@pytest.mark.parametrize("position", [4, 36, 40, 44], ids=["ticket", "partition", "attempt", "execution"])
+@pytest.mark.parametrize("position", [4, 36, 40, 44, 52], ids=["ticket", "partition", "attempt", "execution", "nonce"])
 def test_endpoint_given_a_claim_changed_on_the_way_drops_it(endpoint: Endpoint, position: int) -> None:
     with Client(endpoint.address(endpoint.offer(opener(), 2))) as client:
         claim = bytearray(client.claim(client.greeting()))
@@ -145,7 +142,7 @@ def test_endpoint_given_a_claim_changed_on_the_way_drops_it(endpoint: Endpoint, 
         assert client.is_dropped()
 
 
-@pytest.mark.parametrize("garbage", [b"\0" * CLAIM_BYTES, b"GET / HTTP/1.1\r\n" * 20, os.urandom(1 << 20)])
+@pytest.mark.parametrize("garbage", [b"\0" * CLAIM.size, b"GET / HTTP/1.1\r\n" * 20, os.urandom(1 << 20)])
 def test_endpoint_given_garbage_drops_it_and_serves_others(endpoint: Endpoint, garbage: bytes) -> None:
     address = endpoint.address(endpoint.offer(opener(), 2))
     with Client(address) as client:

@@ -17,9 +17,10 @@ from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag
 from headrace.transport import coalesce
 from headrace.transport.coalesce import CoalescingWriter
-from headrace.transport.frames import HEADER, TOTALS, FrameKind, FrameWriter, send_all
+from headrace.transport.frames import FrameWriter, send_all
+from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, TOTALS, FrameKind
 from headrace.transport.serve import serve_partition
-from raw_frames import NUMBERS, numbers
+from raw_frames import NONCE, NUMBERS, numbers
 from recording import Batches
 
 TIMEOUT_S = 20
@@ -51,9 +52,9 @@ class Wire:
 
     def _run(self) -> None:
         with self.far.makefile("rb") as file:
-            while header := file.read(HEADER.size):
-                kind, version, zero, first, second = HEADER.unpack(header)
-                assert (version, zero) == (1, 0)
+            while header := file.read(FRAME_HEADER.size):
+                kind, version, flags, first, second, nonce = FRAME_HEADER.unpack(header)
+                assert (version, flags, nonce) == (PROTOCOL_VERSION, 0, NONCE)
                 self.frames.append((FrameKind(kind), file.read(first), file.read(second)))
 
 
@@ -89,7 +90,7 @@ COUNTED = pa.record_batch({"i": pa.array(range(5))}).select([])
     ids=["small", "large", "empty", "sliced", "none"],
 )
 def test_frame_writer_batches_arrive_as_they_were(wire: Wire, batches: list[pa.RecordBatch]) -> None:
-    writer = FrameWriter(wire.read().near, NUMBERS)
+    writer = FrameWriter(wire.read().near, NUMBERS, NONCE)
     writer.schema()
     for batch in batches:
         writer.batch(batch)
@@ -102,14 +103,14 @@ def test_frame_writer_batches_arrive_as_they_were(wire: Wire, batches: list[pa.R
 
 
 def test_frame_writer_slice_of_a_large_batch_sends_the_slice_alone(wire: Wire) -> None:
-    writer = FrameWriter(wire.read().near, NUMBERS)
+    writer = FrameWriter(wire.read().near, NUMBERS, NONCE)
     writer.schema()
     writer.batch(numbers(0, 100_000).slice(10, 10))
     assert sum(len(first) + len(second) for _, first, second in wire.close()) < 4096
 
 
 def test_frame_writer_batch_without_columns_keeps_its_rows(wire: Wire) -> None:
-    writer = FrameWriter(wire.read().near, COUNTED.schema)
+    writer = FrameWriter(wire.read().near, COUNTED.schema, NONCE)
     writer.schema()
     writer.batch(COUNTED)
     writer.batch(COUNTED.slice(0, 2))
@@ -121,7 +122,7 @@ def test_frame_writer_batch_without_columns_keeps_its_rows(wire: Wire) -> None:
 
 def test_frame_writer_small_socket_buffer_sends_every_byte() -> None:
     wire = Wire(send_buffer_bytes=4096).read()
-    writer = FrameWriter(wire.near, NUMBERS)
+    writer = FrameWriter(wire.near, NUMBERS, NONCE)
     writer.schema()
     batch = numbers(0, 200_000)
     writer.batch(batch)
@@ -131,13 +132,13 @@ def test_frame_writer_small_socket_buffer_sends_every_byte() -> None:
 def test_send_all_more_pieces_than_one_call_takes_keeps_the_order(wire: Wire) -> None:
     pieces = [bytes([i % 256]) * (i % 5) for i in range(3000)]
     body = b"".join(pieces)
-    send_all(wire.read().near, [HEADER.pack(FrameKind.ERROR, 1, 0, 0, len(body)), *pieces])
+    send_all(wire.read().near, [FRAME_HEADER.pack(FrameKind.ERROR, PROTOCOL_VERSION, 0, 0, len(body), NONCE), *pieces])
     assert wire.close() == [(FrameKind.ERROR, b"", body)]
 
 
 def test_frame_writer_reader_gone_raises_oserror(wire: Wire) -> None:
     wire.far.close()
-    writer = FrameWriter(wire.near, NUMBERS)
+    writer = FrameWriter(wire.near, NUMBERS, NONCE)
     with pytest.raises(OSError, match="pipe"):
         writer.schema()
 
@@ -282,7 +283,7 @@ class Yielding(Batches):
 def served(function: Callable[[], Any], schema: pa.Schema = NUMBERS, *, limit: int | None = None) -> list[Frame]:
     wire = Wire().read()
     task = ScanTask("t", Yielding(schema, function), schema, schema, limit)
-    serve_partition(wire.near, PartitionStream(task, 0, StopFlag(lambda: None)))
+    serve_partition(wire.near, NONCE, PartitionStream(task, 0, StopFlag(lambda: None)))
     return wire.close()
 
 

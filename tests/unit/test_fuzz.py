@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.transport.endpoint import Claim
-from headrace.transport.frames import HEADER, FrameKind, read_frame
+from headrace.transport.frames import read_frame
 from headrace.transport.inbox import ResultInbox
-from raw_frames import NUMBERS, WHOLE
+from headrace.transport.protocol import FRAME_HEADER, FrameKind
+from raw_frames import NONCE, NUMBERS, WHOLE
 
 
 def parsed(data: bytes) -> list[FrameKind]:
@@ -23,15 +24,15 @@ def parsed(data: bytes) -> list[FrameKind]:
         sender = threading.Thread(target=lambda: (theirs.sendall(data), theirs.close()), daemon=True)
         sender.start()
         kinds = []
-        while (found := read_frame(ours)) is not None:
+        while (found := read_frame(ours, NONCE)) is not None:
             kinds.append(found.kind)
         return kinds
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200))
-@example(HEADER.pack(2, 1, 0, 0xFFFFFFFF, 2**63))
-@example(HEADER.pack(2, 1, 0, 8, 2**40))
+@example(FRAME_HEADER.pack(2, 2, 0, 0xFFFFFFFF, 2**63, NONCE))
+@example(FRAME_HEADER.pack(2, 2, 0, 8, 2**40, NONCE))
 def test_read_frame_random_bytes_end_or_raise_a_named_error(data: bytes) -> None:
     try:
         parsed(data)
@@ -47,12 +48,12 @@ def test_inbox_one_byte_changed_never_passes_for_a_whole_result_of_another_lengt
     inbox = ResultInbox(NUMBERS)
     inbox.announce(1)
     ours, theirs = socket.socketpair()
-    receiver = inbox.open(Claim(partition=0, attempt=0, execution=-1))
+    receiver = inbox.open(Claim(partition=0, attempt=0, execution=-1, nonce=NONCE))
     with ours, theirs:
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
         with contextlib.suppress(hr.TransportError, OSError):
-            receiver.serve(ours)
+            receiver.serve(ours, NONCE)
     inbox.finish()
     rows = 0
     try:

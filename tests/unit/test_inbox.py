@@ -13,12 +13,14 @@ import headrace.transport.inbox as inbox_module
 from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import FrameWriter
-from headrace.transport.inbox import RECEIPT, PartitionReceiver, ResultInbox
+from headrace.transport.inbox import PartitionReceiver, ResultInbox
+from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, RECEIPT, TOTALS, FrameKind
 from producing import wait_until
 from pushing import InBackground
 
 SCHEMA = pa.schema([("a", pa.int64())])
 KIB = 1024
+NONCE = 77
 
 
 def batch(value: int) -> pa.RecordBatch:
@@ -34,7 +36,7 @@ def values(inbox: ResultInbox) -> list[int]:
 
 
 def sender(inbox: ResultInbox, partition: int, attempt: int = 0) -> PartitionReceiver:
-    return inbox.open(Claim(partition, attempt, 1))
+    return inbox.open(Claim(partition, attempt, 1, NONCE))
 
 
 def send(inbox: ResultInbox, partition: int, *numbers: int, size: int = 10) -> None:
@@ -285,10 +287,10 @@ class Served:
 
         def serve() -> None:
             with mine:
-                receiver.serve(mine)
+                receiver.serve(mine, NONCE)
 
         self.serving = InBackground(serve)
-        self.writer = FrameWriter(self.task, SCHEMA)
+        self.writer = FrameWriter(self.task, SCHEMA, NONCE)
         self.writer.schema()
 
 
@@ -322,9 +324,22 @@ def test_receiver_remembers_why_a_task_failed(inbox: ResultInbox) -> None:
         sender(inbox, 0, 1)
 
 
-@pytest.mark.parametrize(
-    "damage", [b"\xff" * 16, bytes([3, 1, 0, 0, 16, 0, 0, 0, *[0] * 8, *[9] * 16])], ids=["no frame", "count"]
-)
+def header(kind: FrameKind, length: int, nonce: int = NONCE) -> bytes:
+    return FRAME_HEADER.pack(kind, PROTOCOL_VERSION, 0, length, 0, nonce)
+
+
+DAMAGE = {
+    "no frame": b"\xff" * FRAME_HEADER.size,
+    "unknown kind": FRAME_HEADER.pack(5, PROTOCOL_VERSION, 0, 0, 0, NONCE),
+    "another request": header(FrameKind.END, TOTALS.size, NONCE + 1) + TOTALS.pack(0, 0),
+    "rows": header(FrameKind.END, TOTALS.size) + TOTALS.pack(9, 0),
+    "batches": header(FrameKind.END, TOTALS.size) + TOTALS.pack(0, 9),
+    "no totals": header(FrameKind.END, 3) + b"abc",
+    "second schema": header(FrameKind.SCHEMA, len(SCHEMA.serialize())) + bytes(SCHEMA.serialize()),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 def test_receiver_of_damaged_frames_fails_the_result(inbox: ResultInbox, damage: bytes) -> None:
     served = Served(inbox)
     served.task.sendall(damage)

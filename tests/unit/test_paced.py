@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from headrace.transport import paced
-from headrace.transport.frames import ASKING, LEAVING, FrameKind, FrameWriter, read_frame
+from headrace.transport.frames import FrameWriter, read_frame
 from headrace.transport.paced import PacedWriter
+from headrace.transport.protocol import ASKING, LEAVING, FrameKind
+from raw_frames import NONCE
 
 TIMEOUT_S = 10.0
 SCHEMA = pa.schema([("i", pa.int64())])
@@ -52,14 +54,14 @@ class Sending(threading.Thread):
 def paced_writer(ends: tuple[socket.socket, socket.socket], *, asking: bool = True) -> PacedWriter:
     """One that has sent its schema."""
     writing, reading = ends
-    writer = FrameWriter(writing, SCHEMA)
+    writer = FrameWriter(writing, SCHEMA, NONCE)
     writer.schema(told_when_read=asking)
-    assert read_frame(reading) is not None
+    assert read_frame(reading, NONCE) is not None
     return PacedWriter(writer, writing if asking else None)
 
 
 def received(reading: socket.socket) -> int:
-    frame = read_frame(reading)
+    frame = read_frame(reading, NONCE)
     assert frame is not None
     assert frame.kind is FrameKind.BATCH
     return pa.ipc.read_record_batch(frame.message, SCHEMA).num_rows

@@ -22,6 +22,7 @@ from headrace.errors import (
     RegistrationError,
     StreamError,
     TableExistsError,
+    TransportError,
 )
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.provider import TableProvider
@@ -38,6 +39,7 @@ from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
 from headrace.transport.endpoint import Endpoint, TlsIdentity
+from headrace.transport.protocol import PLANNER_VERSION, PROTOCOL_VERSION
 
 _CATALOG_CLASS = "org.headrace.spark.catalog.HeadraceCatalog"
 
@@ -60,6 +62,7 @@ class SessionContext:
         if spark is not None and (master is not None or config):
             raise ValueError("give either a SparkSession or master and config, not both")
         launched = launch.adopt(spark) if spark is not None else launch.start(master, config or {})
+        _check_connector(launched.spark.sparkContext._jvm)
         self._launched = launched
         self._spark = launched.spark
         self._lock = threading.RLock()
@@ -277,6 +280,17 @@ class SessionContext:
     def _require_open(self) -> None:
         if self._closed:
             raise HeadraceError("this SessionContext is closed")
+
+
+def _check_connector(jvm: Any) -> None:
+    """Raises TransportError where Spark has loaded a connector of another release, e.g. from its classpath."""
+    numbers = jvm.org.headrace.spark.transport.Protocol
+    found = (numbers.PLANNER_VERSION, numbers.PROTOCOL_VERSION)
+    if found != (PLANNER_VERSION, PROTOCOL_VERSION):
+        raise TransportError(
+            f"Spark has loaded a Headrace connector that speaks protocol {found}, this package speaks "
+            f"{(PLANNER_VERSION, PROTOCOL_VERSION)}; remove the other headrace-connector.jar from Spark's classpath"
+        )
 
 
 def _endpoint(launched: launch.Launched) -> Endpoint:

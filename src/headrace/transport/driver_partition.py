@@ -30,9 +30,9 @@ class DriverPartition:
         self._stop = StopFlag(self._interrupt)
         self._stream = PartitionStream(task, partition, self._stop, source)
 
-    def serve(self, sock: socket.socket) -> None:
+    def serve(self, sock: socket.socket, nonce: int) -> None:
         self._thread_id = threading.get_ident()
-        serve_partition(sock, self._stream, self._await_reason)
+        serve_partition(sock, nonce, self._stream, self._await_reason)
 
     def stop(self, reason: str) -> None:
         self._stop.request(reason)

@@ -17,7 +17,6 @@ import select
 import shutil
 import socket
 import ssl
-import struct
 import tempfile
 import threading
 import time
@@ -30,15 +29,21 @@ import pyarrow as pa
 
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
-from headrace.transport.frames import ASKING, LEAVING, PROTOCOL_VERSION, FrameWriter
+from headrace.transport.frames import FrameWriter
+from headrace.transport.protocol import (
+    ASKING,
+    CHALLENGE,
+    CHALLENGE_BYTES,
+    CLAIM,
+    HANDSHAKE_SECONDS,
+    LEAVING,
+    MAGIC,
+    MAX_REASON_BYTES,
+    PROTOCOL_VERSION,
+    TICKET_BYTES,
+    proof,
+)
 
-MAGIC = b"HDRC"
-TICKET_BYTES = 32
-PROOF_BYTES = 32
-CHALLENGE_BYTES = 32
-MAX_REASON_BYTES = 1024
-_CLAIM = struct.Struct(f"<4s{TICKET_BYTES}sIIq{PROOF_BYTES}s")
-HANDSHAKE_SECONDS = 5.0
 MAX_HANDSHAKES = 256
 _ACCEPT_PAUSE_SECONDS = 0.05
 _SOCKET_NAME = "endpoint.sock"
@@ -49,11 +54,15 @@ _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 @dataclass(frozen=True)
 class Claim:
-    """Who opens a partition: the attempt of Spark's task, and Spark's SQL execution (-1 outside of one)."""
+    """Who opens a partition: the attempt of Spark's task, and Spark's SQL execution (-1 outside of one).
+
+    ``nonce`` is on every frame of that partition.
+    """
 
     partition: int
     attempt: int
     execution: int
+    nonce: int
 
 
 class PartitionServer(Protocol):
@@ -61,7 +70,7 @@ class PartitionServer(Protocol):
 
     receives: bool
 
-    def serve(self, sock: socket.socket) -> None:
+    def serve(self, sock: socket.socket, nonce: int) -> None:
         """Move frames up to END or ERROR, on a thread of its own. May raise OSError when the peer is gone."""
 
     def stop(self, reason: str) -> None:
@@ -205,8 +214,8 @@ class Endpoint:
         handshaking = [c for c in self._connections.values() if c.server is None]
         if len(handshaking) >= MAX_HANDSHAKES:
             self._drop(min(handshaking, key=lambda c: c.deadline))
-        nonce = MAGIC + PROTOCOL_VERSION.to_bytes(4, "little") + secrets.token_bytes(CHALLENGE_BYTES)
-        connection = _Connection(sock, nonce, time.monotonic() + HANDSHAKE_SECONDS)
+        challenge = CHALLENGE.pack(MAGIC, PROTOCOL_VERSION, secrets.token_bytes(CHALLENGE_BYTES))
+        connection = _Connection(sock, challenge, time.monotonic() + HANDSHAKE_SECONDS)
         self._connections[sock.fileno()] = connection
         self._poll.register(sock, select.POLLIN | _GONE)
         if not isinstance(sock, ssl.SSLSocket):
@@ -236,7 +245,7 @@ class Endpoint:
             self._greet(connection)
             return
         try:
-            data = connection.sock.recv(_CLAIM.size - len(connection.received))
+            data = connection.sock.recv(CLAIM.size - len(connection.received))
         except (BlockingIOError, ssl.SSLWantReadError):
             return  # an event of an earlier connection that had the same descriptor, or half a TLS record
         except OSError:
@@ -244,18 +253,18 @@ class Endpoint:
         connection.received += data
         if not data or event & select.POLLERR:
             self._drop(connection)
-        elif len(connection.received) == _CLAIM.size:
+        elif len(connection.received) == CLAIM.size:
             self._authenticate(connection)
 
     def _authenticate(self, connection: _Connection) -> None:
         received = bytes(connection.received)
-        magic, ticket, partition, attempt, execution, proof = _CLAIM.unpack(received)
-        expected = hmac.digest(self._secret, connection.challenge + received[: -len(proof)], "sha256")
-        if magic != MAGIC or not hmac.compare_digest(expected, proof):
+        magic, ticket, partition, attempt, execution, nonce, proven = CLAIM.unpack(received)
+        expected = proof(self._secret, connection.challenge, received[: -len(proven)])
+        if magic != MAGIC or not hmac.compare_digest(expected, proven):
             self._drop(connection)
             return
         try:
-            server = self._open(ticket, Claim(partition, attempt, execution))
+            server = self._open(ticket, Claim(partition, attempt, execution, nonce))
         except Exception as error:  # e.g. StreamConsumedError: the reader's query is told, others go on
             server = _Refusal(Failure.of(error, partition=partition))
         connection.server = server
@@ -265,7 +274,7 @@ class Endpoint:
         else:
             self._poll.modify(connection.sock, _GONE)
         thread = threading.Thread(
-            target=self._serve, args=(connection, server), name=f"headrace-partition-{partition}", daemon=True
+            target=self._serve, args=(connection, server, nonce), name=f"headrace-partition-{partition}", daemon=True
         )
         try:
             thread.start()
@@ -283,10 +292,10 @@ class Endpoint:
             raise TransportError(f"there is no partition {claim.partition}: this scan has {partitions}")
         return open_partition(claim)
 
-    def _serve(self, connection: _Connection, server: PartitionServer) -> None:
+    def _serve(self, connection: _Connection, server: PartitionServer, nonce: int) -> None:
         try:
             with contextlib.suppress(OSError, TransportError):  # the peer is gone, or is none of ours
-                server.serve(connection.sock)
+                server.serve(connection.sock, nonce)
         finally:
             self._finished.put(connection)
             self._wake()
@@ -318,8 +327,8 @@ class _Refusal:
     def __init__(self, failure: Failure) -> None:
         self._failure = failure
 
-    def serve(self, sock: socket.socket) -> None:
-        FrameWriter(sock, pa.schema([])).error(self._failure.to_json())
+    def serve(self, sock: socket.socket, nonce: int) -> None:
+        FrameWriter(sock, pa.schema([]), nonce).error(self._failure.to_json())
 
     def stop(self, reason: str) -> None: ...
 

@@ -1,20 +1,14 @@
-"""Frames: how batches, their end and their errors are written to a socket; driver and executor Python.
+"""Frames: how batches, their end and their errors are written to a socket and read; driver and executor Python.
 
-A frame is a 16-byte header (kind, protocol version, length of the first part, length of the second part; little
-endian) and its two parts. SCHEMA and BATCH carry an encapsulated Arrow IPC message (metadata, then body), END the
-number of rows and batches that were sent, ERROR a Failure as JSON. A stream without END or ERROR was cut.
-
-The header's 16 spare bits are 0, except that a SCHEMA frame with 1 there wants to be told when its reader has read
-everything: the reader sends ASKING whenever it begins to wait for a frame. Before it leaves early it sends LEAVING and
-why.
+A frame is a header (see ``protocol``) and its two parts. SCHEMA and BATCH carry an encapsulated Arrow IPC message
+(metadata, then body), END the number of rows and batches that were sent, ERROR a Failure as JSON. Each bears the nonce
+of the request that it answers. A stream without END or ERROR was cut.
 """
 
 from __future__ import annotations
 
-import enum
 import socket
 import ssl
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,33 +16,30 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import TransportError
+from headrace.transport.protocol import (
+    FRAME_HEADER,
+    MAX_FIRST_BYTES,
+    MAX_SECOND_BYTES,
+    PROTOCOL_VERSION,
+    TOLD_WHEN_READ,
+    TOTALS,
+    FrameKind,
+)
 
-PROTOCOL_VERSION = 1
-HEADER = struct.Struct("<BBHIQ")
-TOTALS = struct.Struct("<QQ")
 SEND_BUFFER_BYTES = 1 << 20
-MAX_FRAME_BYTES = 4 << 30
 _SMALL_BATCH_BYTES = 64 * 1024
 _MAX_PIECES = 512
-ASKING = b"\0"
-LEAVING = b"\1"
-
-
-class FrameKind(enum.IntEnum):
-    SCHEMA = 1
-    BATCH = 2
-    END = 3
-    ERROR = 4
 
 
 class FrameWriter:
     """Writes one partition's frames to a connected socket, each as soon as it is given.
 
-    One thread at a time. Raises OSError when the reader is gone.
+    ``nonce`` is that of the request. One thread at a time. Raises OSError when the reader is gone.
     """
 
-    def __init__(self, sock: socket.socket, schema: pa.Schema) -> None:
+    def __init__(self, sock: socket.socket, schema: pa.Schema, nonce: int) -> None:
         self._socket = sock
+        self._nonce = nonce
         self._pieces = _Pieces()
         self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, mode="w"), schema)
         self._rows = 0
@@ -60,7 +51,8 @@ class FrameWriter:
         # The IPC writer would emit the schema with its first batch: let it do so into the void.
         self._ipc.write_batch(pa.RecordBatch.from_pylist([], self._schema))
         self._pieces.take()
-        self._send(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [], flags=int(told_when_read))
+        flags = TOLD_WHEN_READ if told_when_read else 0
+        self._send(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [], flags)
 
     def batch(self, batch: pa.RecordBatch) -> None:
         """Large batches go out from where they lie in memory; small ones are cheaper to copy into one piece."""
@@ -88,7 +80,7 @@ class FrameWriter:
 
     def _send(self, kind: FrameKind, first: memoryview, second: Sequence[Any], flags: int = 0) -> None:
         body = sum(len(piece) for piece in second)
-        header = HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body)
+        header = FRAME_HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body, self._nonce)
         send_all(self._socket, [header, first, *second])
 
 
@@ -100,14 +92,24 @@ class Frame:
     message: pa.Buffer
 
 
-def read_frame(sock: socket.socket) -> Frame | None:
-    """The next frame; None where the connection ended instead. Raises TransportError for what is not a frame."""
-    header = bytearray(HEADER.size)
+def read_frame(sock: socket.socket, nonce: int) -> Frame | None:
+    """The next frame; None where the connection ended instead.
+
+    Raises TransportError for what is not a frame, or is not one of the request that ``nonce`` stands for.
+    """
+    header = bytearray(FRAME_HEADER.size)
     if not receive_into(sock, memoryview(header)):
         return None
-    kind, version, _, first, second = HEADER.unpack(header)
-    if version != PROTOCOL_VERSION or kind not in list(FrameKind) or first + second > MAX_FRAME_BYTES:
+    kind, version, _, first, second, found = FRAME_HEADER.unpack(header)
+    if (
+        version != PROTOCOL_VERSION
+        or kind not in list(FrameKind)
+        or first > MAX_FIRST_BYTES
+        or second > MAX_SECOND_BYTES
+    ):
         raise TransportError(f"not a Headrace frame (kind {kind}, version {version}, lengths {first} and {second})")
+    if found != nonce:
+        raise TransportError(f"a frame of another request (kind {kind}, nonce {found:016x}, expected {nonce:016x})")
     message = pa.allocate_buffer(first + second)
     return Frame(FrameKind(kind), message) if receive_into(sock, memoryview(message)) else None
 

@@ -20,14 +20,13 @@ import pyarrow as pa
 from headrace.errors import ScanEndedError, StreamError, TransportError
 from headrace.push.spill import ArrowSpill
 from headrace.transport.endpoint import Claim
-from headrace.transport.frames import Frame, FrameKind, read_frame, read_totals
+from headrace.transport.frames import Frame, read_frame, read_totals
+from headrace.transport.protocol import RECEIPT, FrameKind
 
 _MAX_WAITING_BYTES = 128 << 20  # of all partitions: room for the tasks that run beside the one whose turn it is
 _MAX_CURRENT_BYTES = 16 << 20  # of the partition whose turn it is: more would only be a slow caller's
 _STALLED_SECONDS = 1.0
 _RECEIVE_BUFFER_BYTES = 1 << 20
-
-RECEIPT = b"\x01"
 
 Load = Callable[[], pa.RecordBatch]
 
@@ -253,15 +252,15 @@ class PartitionReceiver:
     def __init__(self, inbox: ResultInbox, partition: int) -> None:
         self.partition = partition
         self._inbox = inbox
-        self._batches = 0
+        self._rows = self._batches = 0
         self._schema: pa.Schema | None = None
 
-    def serve(self, sock: socket.socket) -> None:
+    def serve(self, sock: socket.socket, nonce: int) -> None:
         """A connection that ends before END is a task that failed: Spark tells, and may run it again."""
         why = ""
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
-            while (frame := read_frame(sock)) is not None:
+            while (frame := read_frame(sock, nonce)) is not None:
                 if frame.kind is FrameKind.ERROR:
                     why = json.loads(frame.message.to_pybytes())["text"]
                 elif self._received_last(frame):
@@ -275,17 +274,24 @@ class PartitionReceiver:
             self._inbox.left(self, why)
 
     def _received_last(self, frame: Frame) -> bool:
-        if frame.kind is FrameKind.SCHEMA:
+        if frame.kind is FrameKind.SCHEMA and self._schema is None:
             self._schema = pa.ipc.read_schema(frame.message)
         elif frame.kind is FrameKind.BATCH and self._schema is not None:
             batch = pa.ipc.read_record_batch(frame.message, self._schema)
             self._batches += 1
+            self._rows += batch.num_rows
             self._inbox.put(self, batch, frame.message.size)
-        elif frame.kind is FrameKind.END and read_totals(frame)[1] == self._batches:
+        elif frame.kind is FrameKind.END and self._schema is not None:
+            if read_totals(frame) != (self._rows, self._batches):
+                rows, batches = read_totals(frame)
+                raise TransportError(
+                    f"it was sent as {rows} rows in {batches} batches, {self._rows} in {self._batches} arrived"
+                )
             self._inbox.end(self)
             return True
         else:
-            raise TransportError(f"a frame of kind {frame.kind.name} after {self._batches} batches")
+            when = "before the schema" if self._schema is None else "after the schema"
+            raise TransportError(f"a frame of kind {frame.kind.name} {when}")
         return False
 
     def stop(self, reason: str) -> None: ...

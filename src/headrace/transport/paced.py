@@ -7,7 +7,8 @@ import socket
 
 import pyarrow as pa
 
-from headrace.transport.frames import ASKING, FrameWriter, is_at_least
+from headrace.transport.frames import FrameWriter, is_at_least
+from headrace.transport.protocol import ASKING
 
 LARGE_BYTES = 256 * 1024
 

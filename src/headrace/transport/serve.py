@@ -17,7 +17,9 @@ from headrace.transport.frames import SEND_BUFFER_BYTES, FrameWriter
 from headrace.transport.paced import PacedWriter
 
 
-def serve_partition(sock: socket.socket, stream: PartitionStream, when_gone: Callable[[], None] = lambda: None) -> None:
+def serve_partition(
+    sock: socket.socket, nonce: int, stream: PartitionStream, when_gone: Callable[[], None] = lambda: None
+) -> None:
     """Run ``stream`` and write it to ``sock`` up to its END or ERROR frame.
 
     Returns normally too when the user's code raised and when a stop was requested. Both go out as an ERROR frame:
@@ -27,7 +29,7 @@ def serve_partition(sock: socket.socket, stream: PartitionStream, when_gone: Cal
     """
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    writer = FrameWriter(sock, stream.schema)
+    writer = FrameWriter(sock, stream.schema, nonce)
     source = stream.source
     merges = isinstance(source, MergingSource)
     # Over a network, to wait until the reader asks takes a round trip.

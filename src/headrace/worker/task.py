@@ -1,8 +1,9 @@
 """What runs in Spark's Python workers: one task's partition, then back to the pool; executor Python.
 
-The JVM sends a request (protocol version, partition, length, pickled ScanTask) and later exactly one byte: DONE
-after it has read the END frame, or anything else (or a closed connection) to stop early. That one byte is
-what keeps a reused worker's input in step. Nothing is read ahead: what follows it belongs to the next task.
+The JVM sends a request (see ``transport/protocol.py``) with a pickled ScanTask and later exactly one byte: DONE after
+it has read the END or ERROR frame, STOP (or a closed connection) to stop early. That one byte is what keeps a
+reused worker's input in step. Nothing is read ahead: what follows it belongs to the next task. A worker that finds
+itself out of step ends.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import os
 import pickle
 import signal
 import socket
-import struct
 import sys
 import threading
 from types import FrameType
@@ -25,11 +25,10 @@ from headrace.errors import TransportError
 from headrace.execute.failure import Failure
 from headrace.execute.partition_stream import PartitionStream
 from headrace.execute.stopping import StopFlag, StopRequested
-from headrace.transport.frames import PROTOCOL_VERSION, FrameWriter
+from headrace.transport.frames import FrameWriter
+from headrace.transport.protocol import DONE, PROTOCOL_VERSION, REQUEST, STOP, TASK_MAGIC
 from headrace.transport.serve import serve_partition
 
-REQUEST = struct.Struct("<III")
-DONE = b"\x01"
 _EXIT_WORKER = 1
 _modules_hidden = 0
 
@@ -44,7 +43,9 @@ def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
     header = _read_exactly(source, REQUEST.size)
     if len(header) < REQUEST.size:
         sys.exit(_EXIT_WORKER)  # the pool closed an idle worker's connection
-    version, partition, length = REQUEST.unpack(header)
+    magic, version, nonce, partition, length = REQUEST.unpack(header)
+    if magic != TASK_MAGIC:
+        sys.exit(_EXIT_WORKER)  # something else has read from this connection: nobody knows where a request begins
     payload = _read_exactly(source, length)
     with _connection(outfile) as sock:
         stop = StopFlag(_interrupt_main_thread)
@@ -52,7 +53,7 @@ def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
         signal.signal(signal.SIGUSR1, _raising_handler(stop))
         watcher.start()
         try:
-            _serve(sock, version, payload, partition, stop)
+            _serve(sock, version, nonce, payload, partition, stop)
         except OSError:
             sys.exit(_EXIT_WORKER)  # the reader is gone; nothing more can be said on this connection
         finally:
@@ -75,7 +76,7 @@ def hide_modules_from_collector() -> None:
         gc.freeze()
 
 
-def _serve(sock: socket.socket, version: int, payload: bytes, partition: int, stop: StopFlag) -> None:
+def _serve(sock: socket.socket, version: int, nonce: int, payload: bytes, partition: int, stop: StopFlag) -> None:
     try:
         if version != PROTOCOL_VERSION:
             raise TransportError(f"the connector speaks protocol {version}, this worker {PROTOCOL_VERSION}")
@@ -85,9 +86,9 @@ def _serve(sock: socket.socket, version: int, payload: bytes, partition: int, st
             stream = PartitionStream(pickle.loads(pickled), partition, stop)
     except BaseException as error:  # unpickling runs user code: a failing import, a __setstate__, sys.exit()
         failure = Failure.of(error, where="unpickling the plan in a worker", partition=partition)
-        FrameWriter(sock, pa.schema([])).error(failure.to_json())
+        FrameWriter(sock, pa.schema([]), nonce).error(failure.to_json())
     else:
-        serve_partition(sock, stream)
+        serve_partition(sock, nonce, stream)
 
 
 class _Watcher(threading.Thread):
@@ -104,7 +105,7 @@ class _Watcher(threading.Thread):
             byte = self._source.read(1)
         except OSError:
             byte = b""
-        self.in_step = bool(byte)
+        self.in_step = byte in (DONE, STOP)
         if byte != DONE:
             self._stop_flag.request("the query needs no more rows, was cancelled or failed")
 

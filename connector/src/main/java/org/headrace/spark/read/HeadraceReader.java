@@ -29,6 +29,7 @@ import org.headrace.spark.results.ResultSender;
 import org.headrace.spark.transport.FrameInput;
 import org.headrace.spark.transport.PartitionConnection;
 import org.headrace.spark.transport.PartitionOrigin;
+import org.headrace.spark.transport.Protocol;
 import org.headrace.spark.vectors.ArrowColumns;
 
 /**
@@ -98,18 +99,19 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     try {
       while (true) {
         switch (frames.next()) {
-          case FrameInput.SCHEMA -> readSchema();
-          case FrameInput.BATCH -> {
+          case Protocol.SCHEMA -> readSchema();
+          case Protocol.BATCH -> {
             readBatch();
             if (current.numRows() > 0) {
               return true;
             }
           }
-          case FrameInput.END -> {
+          case Protocol.END -> {
             readEnd();
             return false;
           }
-          default -> throw readError();
+          case Protocol.ERROR -> throw readError();
+          default -> throw new IllegalStateException("FrameInput lets no other kind pass");
         }
       }
     } catch (InterruptedIOException e) {
@@ -186,11 +188,10 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
               && DataType.equalsIgnoreNullability(ArrowUtils.fromArrowField(fields.get(i)), planned.dataType());
     }
     if (!same) {
-      throw new HeadraceException(
+      throw frames.distrust(
           String.format(
-              "TransportError: partition %d of table '%s' sent the columns %s where %s were planned",
-              partition, table, fields, schema.catalogString()),
-          null);
+              "partition %d of table '%s' sent the columns %s where %s were planned",
+              partition, table, fields, schema.catalogString()));
     }
   }
 
@@ -249,21 +250,23 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   private void readEnd() throws IOException {
+    if (root == null) {
+      throw damaged("an end before the schema", null);
+    }
     ByteBuffer totals = frames.readFirst();
     if (totals.remaining() != 2 * Long.BYTES) {
       throw damaged("an end without totals", null);
     }
     long sentRows = totals.getLong();
     long sentBatches = totals.getLong();
+    if (sentRows != rows || sentBatches != batches) {
+      throw frames.distrust(
+          String.format(
+              "partition %d of table '%s' was sent as %d rows in %d batches, %d in %d arrived",
+              partition, table, sentRows, sentBatches, rows, batches));
+    }
     ended = true;
     connection.finish();
-    if (sentRows != rows || sentBatches != batches) {
-      throw new HeadraceException(
-          String.format(
-              "TransportError: partition %d of table '%s' was sent as %d rows in %d batches, %d in %d arrived",
-              partition, table, sentRows, sentBatches, rows, batches),
-          null);
-    }
   }
 
   private HeadraceException readError() throws IOException {
@@ -274,10 +277,8 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   private HeadraceException damaged(String what, Exception e) {
-    return new HeadraceException(
-        String.format(
-            "TransportError: partition %d of table '%s' sent %s%s", partition, table, what, e == null ? "" : ": " + e),
-        null);
+    return frames.distrust(
+        String.format("partition %d of table '%s' sent %s%s", partition, table, what, e == null ? "" : ": " + e));
   }
 
   private HeadraceException transportError(String what, IOException e) {

@@ -40,6 +40,10 @@ final class ResultBatch implements AutoCloseable {
     bytes += row instanceof UnsafeRow unsafe ? unsafe.getSizeInBytes() : 8L * row.numFields();
   }
 
+  int rows() {
+    return rows;
+  }
+
   boolean isEmpty() {
     return rows == 0;
   }

@@ -20,6 +20,7 @@ import org.headrace.spark.planner.Planners;
 import org.headrace.spark.transport.FrameInput;
 import org.headrace.spark.transport.PartitionConnection;
 import org.headrace.spark.transport.PartitionOrigin;
+import org.headrace.spark.transport.Protocol;
 
 /**
  * Sends one partition of a query's result as frames; executor JVM (driver JVM for a small LIMIT), one task's thread.
@@ -28,13 +29,13 @@ import org.headrace.spark.transport.PartitionOrigin;
  * lets what there is be sent.
  */
 public final class ResultSender {
-  private static final int HEADER_BYTES = 16;
   private static final int MAX_REASON_CHARS = 4096;
   private static final ThreadLocal<ResultSender> SENDING = new ThreadLocal<>();
 
   private final int partition;
   private final FrameInput frames;
   private final ResultBatch batch;
+  private long rows;
   private long batches;
 
   private ResultSender(int partition, FrameInput frames, ResultBatch batch) {
@@ -84,12 +85,12 @@ public final class ResultSender {
     }
   }
 
-  private void sendAll(Schema schema, Iterator<InternalRow> rows) {
+  private void sendAll(Schema schema, Iterator<InternalRow> source) {
     try {
       byte[] message = serialized(schema);
-      write(FrameInput.SCHEMA, message, message.length);
-      while (rows.hasNext()) {
-        batch.add(rows.next());
+      write(Protocol.SCHEMA, message, message.length);
+      while (source.hasNext()) {
+        batch.add(source.next());
         if (batch.isFull()) {
           sendBatch();
         }
@@ -99,8 +100,8 @@ public final class ResultSender {
       throw e;
     }
     sendPending();
-    ByteBuffer totals = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN).putLong(0).putLong(batches);
-    write(FrameInput.END, totals.array(), 16);
+    byte[] totals = Protocol.totals(rows, batches).array();
+    write(Protocol.END, totals, totals.length);
     try {
       frames.awaitReceipt();
     } catch (IOException e) {
@@ -110,18 +111,19 @@ public final class ResultSender {
 
   private void sendBatch() {
     byte[] message;
+    rows += batch.rows();
     try {
       message = batch.take();
     } catch (IOException e) {
       throw new UncheckedIOException(e); // from a stream in memory
     }
-    write(FrameInput.BATCH, message, 8 + ByteBuffer.wrap(message).order(ByteOrder.LITTLE_ENDIAN).getInt(4));
+    write(Protocol.BATCH, message, 8 + ByteBuffer.wrap(message).order(ByteOrder.LITTLE_ENDIAN).getInt(4));
     batches++;
   }
 
   private void write(int kind, byte[] message, int first) {
     try {
-      frames.write(header(kind, message.length, first));
+      frames.write(frames.header(kind, first, (long) message.length - first));
       frames.write(ByteBuffer.wrap(message));
     } catch (IOException e) {
       throw broken(e);
@@ -154,18 +156,12 @@ public final class ResultSender {
             .put("text", text.length() > MAX_REASON_CHARS ? text.substring(0, MAX_REASON_CHARS) + "..." : text)
             .toString()
             .getBytes(StandardCharsets.UTF_8);
-    ByteBuffer frame = ByteBuffer.allocate(HEADER_BYTES + message.length);
+    ByteBuffer frame = ByteBuffer.allocate(Protocol.FRAME_HEADER_BYTES + message.length);
     try {
-      frames.tryWrite(frame.put(header(FrameInput.ERROR, message.length, message.length)).put(message).flip());
+      frames.tryWrite(frame.put(frames.header(Protocol.ERROR, message.length, 0)).put(message).flip());
     } catch (IOException e) {
       error.addSuppressed(e);
     }
-  }
-
-  private static ByteBuffer header(int kind, int length, int first) {
-    ByteBuffer header = ByteBuffer.allocate(HEADER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
-    header.put((byte) kind).put((byte) FrameInput.PROTOCOL_VERSION).putShort((short) 0);
-    return header.putInt(first).putLong((long) length - first).flip();
   }
 
   static byte[] serialized(Schema schema) {

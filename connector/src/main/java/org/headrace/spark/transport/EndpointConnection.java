@@ -13,9 +13,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.security.GeneralSecurityException;
-import javax.crypto.Mac;
-import javax.crypto.spec.SecretKeySpec;
+import java.util.concurrent.ThreadLocalRandom;
 import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
 
@@ -26,26 +24,21 @@ import org.headrace.spark.HeadraceException;
  * secret over both, so it cannot be replayed. Closing the connection is how the producer is told to stop.
  */
 final class EndpointConnection implements PartitionConnection {
-  private static final byte[] MAGIC = "HDRC".getBytes(StandardCharsets.US_ASCII);
-  private static final int CHALLENGE_BYTES = 32;
-  private static final int PROOF_BYTES = 32;
-  private static final byte LEAVING = 1;
-  private static final int MAX_REASON_CHARS = 300;
   private static final int SEND_BUFFER_BYTES = 1 << 20;
-  private static final int TIMEOUT_MILLIS = 10_000;
+  private static final int CONNECT_MILLIS = Protocol.CONNECT_SECONDS * 1000;
 
   private final SocketChannel channel;
   private final Selector selector;
   private final FrameInput frames;
 
-  private EndpointConnection(SocketChannel channel, byte[] certificate) throws IOException {
+  private EndpointConnection(SocketChannel channel, byte[] certificate, long nonce) throws IOException {
     this.channel = channel;
     channel.setOption(StandardSocketOptions.SO_SNDBUF, SEND_BUFFER_BYTES);
     channel.configureBlocking(false);
     this.selector = Selector.open();
     SelectionKey key = channel.register(selector, SelectionKey.OP_READ);
     boolean encrypted = certificate.length > 0 && !(channel.getRemoteAddress() instanceof UnixDomainSocketAddress);
-    this.frames = new FrameInput(encrypted ? new TlsChannel(channel, certificate) : channel, selector, key);
+    this.frames = new FrameInput(encrypted ? new TlsChannel(channel, certificate) : channel, selector, key, nonce);
   }
 
   static EndpointConnection open(
@@ -55,10 +48,12 @@ final class EndpointConnection implements PartitionConnection {
     EndpointConnection connection = null;
     boolean open = false;
     try {
-      connection = new EndpointConnection(channel, certificate);
-      ByteBuffer challenge = ByteBuffer.allocate(MAGIC.length + 4 + CHALLENGE_BYTES);
-      connection.frames.readHandshake(challenge, TIMEOUT_MILLIS);
-      connection.frames.write(answer(challenge.array(), secret, ticket, partition));
+      long nonce = ThreadLocalRandom.current().nextLong();
+      connection = new EndpointConnection(channel, certificate, nonce);
+      ByteBuffer greeting = ByteBuffer.allocate(Protocol.GREETING_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+      connection.frames.readHandshake(greeting, CONNECT_MILLIS);
+      check(greeting.getInt(0), greeting.getInt(4));
+      connection.frames.write(answer(greeting.array(), secret, ticket, partition, nonce));
       open = true;
     } catch (EOFException e) {
       throw new HeadraceException(
@@ -85,7 +80,7 @@ final class EndpointConnection implements PartitionConnection {
         boolean connected = false;
         try {
           channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-          channel.socket().connect(new InetSocketAddress(host, port), TIMEOUT_MILLIS);
+          channel.socket().connect(new InetSocketAddress(host, port), CONNECT_MILLIS);
           connected = true;
         } finally {
           if (!connected) {
@@ -104,22 +99,29 @@ final class EndpointConnection implements PartitionConnection {
             + socketPath + ")", null);
   }
 
-  private static ByteBuffer answer(byte[] challenge, byte[] secret, byte[] ticket, int partition) {
-    ByteBuffer claim =
-        ByteBuffer.allocate(MAGIC.length + ticket.length + 16 + PROOF_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+  private static void check(int magic, int version) {
+    if (magic != Protocol.MAGIC || version != Protocol.PROTOCOL_VERSION) {
+      throw new HeadraceException(
+          magic != Protocol.MAGIC
+              ? "TransportError: what listens at the address of the driver's Python process is not Headrace"
+              : String.format(
+                  "TransportError: the driver's Python process speaks protocol %d, this connector %d; both must be of"
+                      + " one release of Headrace", version, Protocol.PROTOCOL_VERSION),
+          null);
+    }
+  }
+
+  private static ByteBuffer answer(byte[] greeting, byte[] secret, byte[] ticket, int partition, long nonce) {
     TaskContext task = TaskContext.get();
     String execution = task == null ? null : task.getLocalProperty("spark.sql.execution.id");
-    claim.put(MAGIC).put(ticket).putInt(partition);
-    claim.putInt(task == null ? 0 : task.attemptNumber()).putLong(execution == null ? -1 : Long.parseLong(execution));
-    try {
-      Mac mac = Mac.getInstance("HmacSHA256");
-      mac.init(new SecretKeySpec(secret, "HmacSHA256"));
-      mac.update(challenge);
-      mac.update(claim.array(), 0, claim.position());
-      return claim.put(mac.doFinal()).flip();
-    } catch (GeneralSecurityException e) {
-      throw new IllegalStateException(e);
-    }
+    return Protocol.claim(
+        greeting,
+        secret,
+        ticket,
+        partition,
+        task == null ? 0 : task.attemptNumber(),
+        execution == null ? Protocol.NO_EXECUTION : Long.parseLong(execution),
+        nonce);
   }
 
   @Override
@@ -134,10 +136,10 @@ final class EndpointConnection implements PartitionConnection {
 
   @Override
   public void abandon(String reason) {
-    String text = reason.length() > MAX_REASON_CHARS ? reason.substring(0, MAX_REASON_CHARS) + "..." : reason;
     try {
-      byte[] words = text.getBytes(StandardCharsets.UTF_8);
-      frames.tryWrite(ByteBuffer.allocate(1 + words.length).put(LEAVING).put(words).flip());
+      byte[] words = reason.getBytes(StandardCharsets.UTF_8);
+      int length = Math.min(words.length, Protocol.MAX_REASON_BYTES - 1);
+      frames.tryWrite(ByteBuffer.allocate(1 + length).put(Protocol.LEAVING).put(words, 0, length).flip());
     } catch (IOException e) {
       // The other side is gone already: it needs no reason.
     } finally {

@@ -20,26 +20,21 @@ import org.headrace.spark.planner.Planners;
  * Reads frames from a non-blocking channel and can stop anywhere and be resumed for draining; executor JVM.
  *
  * <p>Non-blocking with a selector, because a blocking read that is interrupted closes its channel, and an open
- * channel is needed to stop the Python side gently. See headrace/transport/frames.py for the format.
+ * channel is needed to stop the Python side gently. See docs/protocol.md for the format.
  */
 public final class FrameInput {
-  public static final int PROTOCOL_VERSION = 1;
-  public static final int SCHEMA = 1;
-  public static final int BATCH = 2;
-  public static final int END = 3;
-  public static final int ERROR = 4;
-  private static final byte RECEIPT = 1;
-  private static final byte ASKING = 0;
-  private static final int TOLD_WHEN_READ = 1;
-  private static final long MAX_METADATA_BYTES = 256L << 20;
-  private static final long MAX_BODY_BYTES = 64L << 30;
   private static final int DRAIN_BYTES = 256 << 10;
   private static final int WRITE_BYTES = 256 << 10;
+
+  /** How long a frame that has begun may pause; changed by tests alone. */
+  static volatile long stallMillis = Protocol.STALL_SECONDS * 1000L;
 
   private final ByteChannel channel;
   private final Selector selector;
   private final SelectionKey key;
-  private final ByteBuffer header = ByteBuffer.allocateDirect(16).order(ByteOrder.LITTLE_ENDIAN);
+  private final long nonce;
+  private final ByteBuffer header =
+      ByteBuffer.allocateDirect(Protocol.FRAME_HEADER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
   private int kind;
   private int firstLength;
   private long secondLength;
@@ -48,46 +43,73 @@ public final class FrameInput {
   private long waitingNanos;
   private Runnable beforeWaiting = () -> {};
   private boolean toldWhenRead;
+  private boolean distrusted;
   private volatile boolean cancelled;
 
-  FrameInput(ByteChannel channel, Selector selector, SelectionKey key) {
+  /** {@code nonce} stands for this side's request: no frame without it is accepted. */
+  FrameInput(ByteChannel channel, Selector selector, SelectionKey key, long nonce) {
     this.channel = channel;
     this.selector = selector;
     this.key = key;
+    this.nonce = nonce;
   }
 
   /** Reads the next frame's header and returns its kind. Throws EOFException where the stream was cut. */
   public int next() throws IOException {
-    if (pending != 0) {
-      throw new HeadraceException(
-          "TransportError: a frame of kind " + kind + " has " + pending + " bytes more than such a frame has", null);
+    if (distrusted) {
+      throw new HeadraceException("TransportError: nothing more is read from this connection", null);
     }
-    readFully(header);
+    if (pending != 0) {
+      throw distrust("a frame of kind " + kind + " has " + pending + " bytes more than such a frame has");
+    }
+    readFully(header, false);
     header.flip();
     kind = header.get() & 0xff;
     int version = header.get() & 0xff;
     int flags = header.getShort();
     firstLength = header.getInt();
     secondLength = header.getLong();
+    long found = header.getLong();
     header.clear();
-    if (version != PROTOCOL_VERSION
-        || kind < SCHEMA
-        || kind > ERROR
+    if (version != Protocol.PROTOCOL_VERSION
+        || kind < Protocol.SCHEMA
+        || kind > Protocol.ERROR
         || firstLength < 0
-        || firstLength > MAX_METADATA_BYTES
+        || firstLength > Protocol.MAX_FIRST_BYTES
         || secondLength < 0
-        || secondLength > MAX_BODY_BYTES) {
-      throw new HeadraceException(
+        || secondLength > Protocol.MAX_SECOND_BYTES) {
+      throw distrust(
           String.format(
-              "TransportError: not a Headrace frame (kind %d, version %d, lengths %d and %d)",
-              kind, version, firstLength, secondLength),
-          null);
+              "not a Headrace frame (kind %d, version %d, lengths %d and %d)",
+              kind, version, firstLength, secondLength));
     }
-    if (kind == SCHEMA) {
-      toldWhenRead = flags == TOLD_WHEN_READ;
+    if (found != nonce) {
+      throw distrust(
+          String.format(
+              "a frame of another request (kind %d, nonce %016x, expected %016x): something else than Headrace wrote"
+                  + " to this connection", kind, found, nonce));
+    }
+    if (kind == Protocol.SCHEMA) {
+      toldWhenRead = flags == Protocol.TOLD_WHEN_READ;
     }
     pending = firstLength + secondLength;
     return kind;
+  }
+
+  /** What came is not what Python's half sends: nothing that follows is believed. Returns what to throw. */
+  public HeadraceException distrust(String why) {
+    distrusted = true;
+    return new HeadraceException("TransportError: " + why, null);
+  }
+
+  /** Whether the other side can be asked again: its last frame was read, and nothing but it came. */
+  boolean isReusable() throws IOException {
+    return !distrusted && pending == 0 && header.position() == 0 && isLast() && isQuiet();
+  }
+
+  /** Whether there is nothing to be read, not even the end of the connection. */
+  boolean isQuiet() throws IOException {
+    return channel.read(ByteBuffer.allocate(1)) == 0;
   }
 
   /** The first part: IPC metadata, totals or an error's JSON. */
@@ -105,7 +127,7 @@ public final class FrameInput {
   public void read(ByteBuffer target) throws IOException {
     int wanted = target.remaining();
     try {
-      readFully(target);
+      readFully(target, true);
     } finally {
       pending -= wanted - target.remaining();
     }
@@ -114,7 +136,7 @@ public final class FrameInput {
   /** Reads and drops everything up to and including the END or ERROR frame, wherever reading stopped before. */
   void drain() throws IOException {
     ByteBuffer scratch = ByteBuffer.allocateDirect(DRAIN_BYTES);
-    if (header.position() == 0 && pending == 0 && isLast()) {
+    if (!distrusted && header.position() == 0 && pending == 0 && isLast()) {
       return;
     }
     boolean inFrame = pending > 0;
@@ -134,7 +156,12 @@ public final class FrameInput {
   }
 
   private boolean isLast() {
-    return kind == END || kind == ERROR;
+    return kind == Protocol.END || kind == Protocol.ERROR;
+  }
+
+  /** The header of a frame that this side sends. */
+  public ByteBuffer header(int kind, int first, long second) {
+    return Protocol.frameHeader(kind, 0, first, second, nonce);
   }
 
   /** Writes in slices: the JDK copies a heap buffer whole for every attempt, however little the socket takes. */
@@ -177,13 +204,13 @@ public final class FrameInput {
    */
   public void awaitReceipt() throws IOException {
     ByteBuffer first = ByteBuffer.allocate(1);
-    readFully(first);
-    if (first.get(0) == RECEIPT) {
+    readFully(first, false);
+    if (first.get(0) == Protocol.RECEIPT) {
       return;
     }
     header.clear().put(first.get(0));
-    if (next() != ERROR) {
-      throw new HeadraceException("TransportError: a frame of kind " + kind + " instead of a receipt", null);
+    if (next() != Protocol.ERROR) {
+      throw distrust("a frame of kind " + kind + " instead of a receipt");
     }
     throw error();
   }
@@ -194,7 +221,7 @@ public final class FrameInput {
     try {
       return new HeadraceException(Planners.JSON.readTree(failure).path("text").asText(failure), failure);
     } catch (JsonProcessingException e) {
-      return new HeadraceException("TransportError: an error that cannot be read: " + failure, null);
+      return distrust("an error that cannot be read: " + failure);
     }
   }
 
@@ -222,16 +249,33 @@ public final class FrameInput {
     return waitingNanos;
   }
 
-  private void readFully(ByteBuffer target) throws IOException {
+  /** {@code begun}: it is part of a frame, whose other parts have come. */
+  private void readFully(ByteBuffer target, boolean begun) throws IOException {
+    long quietSince = 0;
     while (target.hasRemaining()) {
       int count = channel.read(target);
       if (count < 0) {
         throw new EOFException();
       }
       bytesRead += count;
-      if (count == 0) {
-        beforeWaiting.run();
-        if (toldWhenRead && target == header && header.position() == 0) {
+      if (count > 0) {
+        quietSince = 0;
+        continue;
+      }
+      beforeWaiting.run();
+      if (begun || target.position() > 0) {
+        long now = System.nanoTime();
+        quietSince = quietSince == 0 ? now : quietSince;
+        long left = stallMillis - (now - quietSince) / 1_000_000;
+        if (left <= 0) {
+          throw distrust(
+              String.format(
+                  "a frame of kind %d stopped before its end: %d bytes are missing and none has come for %d ms",
+                  kind, Math.max(pending, target.remaining()), stallMillis));
+        }
+        await(SelectionKey.OP_READ, left);
+      } else {
+        if (toldWhenRead && target == header) {
           ask();
         }
         await(SelectionKey.OP_READ, 0);
@@ -241,7 +285,7 @@ public final class FrameInput {
 
   private void ask() {
     try {
-      channel.write(ByteBuffer.wrap(new byte[] {ASKING}));
+      channel.write(ByteBuffer.wrap(new byte[] {Protocol.ASKING}));
     } catch (IOException e) {
       // The other side has sent its last frame and closed, or broke off: reading on tells which.
       return;

@@ -2,12 +2,12 @@ package org.headrace.spark.transport;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.PythonWorker;
@@ -26,8 +26,6 @@ import scala.jdk.javaapi.CollectionConverters;
 final class WorkerConnection implements PartitionConnection {
   private static final String WORKER_MODULE = "headrace.worker.task";
   private static final String DAEMON_MODULE = "headrace.worker.daemon";
-  private static final byte DONE = 1;
-  private static final byte STOP = 2;
   private static final long GRACE_SECONDS = 5;
 
   /** Threads that see stopped streams to their end, so that no task has to wait for one. */
@@ -50,12 +48,13 @@ final class WorkerConnection implements PartitionConnection {
       String python,
       scala.collection.immutable.Map<String, String> env,
       PythonWorker worker,
-      Option<?> process) {
+      Option<?> process,
+      long nonce) {
     this.python = python;
     this.env = env;
     this.worker = worker;
     this.process = process;
-    this.frames = new FrameInput(worker.channel(), worker.selector(), worker.selectionKey());
+    this.frames = new FrameInput(worker.channel(), worker.selector(), worker.selectionKey(), nonce);
   }
 
   static WorkerConnection open(String python, Map<String, String> env, int partition, byte[] task)
@@ -64,12 +63,11 @@ final class WorkerConnection implements PartitionConnection {
         scala.collection.immutable.Map.from(CollectionConverters.asScala(env));
     Tuple2<PythonWorker, ? extends Option<?>> created =
         SparkEnv.get().createPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, scalaEnv, true);
-    WorkerConnection connection = new WorkerConnection(python, scalaEnv, created._1(), created._2());
+    long nonce = ThreadLocalRandom.current().nextLong();
+    WorkerConnection connection = new WorkerConnection(python, scalaEnv, created._1(), created._2(), nonce);
     boolean asked = false;
     try {
-      ByteBuffer request = ByteBuffer.allocate(12 + task.length).order(ByteOrder.LITTLE_ENDIAN);
-      request.putInt(FrameInput.PROTOCOL_VERSION).putInt(partition).putInt(task.length).put(task).flip();
-      connection.frames.write(request);
+      connection.frames.write(Protocol.request(nonce, partition, task));
       asked = true;
     } finally {
       if (!asked) {
@@ -90,7 +88,7 @@ final class WorkerConnection implements PartitionConnection {
       return;
     }
     try {
-      frames.write(ByteBuffer.wrap(new byte[] {DONE}));
+      frames.write(ByteBuffer.wrap(new byte[] {Protocol.DONE}));
       release();
     } catch (IOException e) {
       destroy(); // it died after its last frame: all rows have come, so that is no reason to fail
@@ -109,7 +107,7 @@ final class WorkerConnection implements PartitionConnection {
         () -> {
           try {
             frames.resume();
-            frames.write(ByteBuffer.wrap(new byte[] {STOP}));
+            frames.write(ByteBuffer.wrap(new byte[] {Protocol.STOP}));
             frames.drain();
             if (kill.cancel(false)) {
               release();

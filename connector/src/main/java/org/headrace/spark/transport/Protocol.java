@@ -1,0 +1,90 @@
+package org.headrace.spark.transport;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.security.GeneralSecurityException;
+import javax.crypto.Mac;
+import javax.crypto.spec.SecretKeySpec;
+
+/**
+ * Every number that both ends of a connection must agree on, and the messages of fixed layout; executor JVM.
+ *
+ * <p>Python's half is headrace/transport/protocol.py, where each is explained. Both are tested against
+ * connector/protocol/golden.json: the numbers by their names, the messages byte by byte.
+ */
+public final class Protocol {
+  public static final int PROTOCOL_VERSION = 2;
+  public static final int PLANNER_VERSION = 1;
+
+  public static final int SCHEMA = 1;
+  public static final int BATCH = 2;
+  public static final int END = 3;
+  public static final int ERROR = 4;
+  public static final int FRAME_HEADER_BYTES = 24;
+  public static final int TOTALS_BYTES = 16;
+  public static final int TOLD_WHEN_READ = 1;
+  public static final int MAX_FIRST_BYTES = 16 << 20;
+  public static final long MAX_SECOND_BYTES = 2L << 30;
+  public static final int SPLIT_BYTES = 64 << 20;
+  public static final int STALL_SECONDS = 60;
+
+  public static final byte ASKING = 0;
+  public static final byte LEAVING = 1;
+  public static final int MAX_REASON_BYTES = 1024;
+  public static final byte RECEIPT = 1;
+  public static final byte DONE = 1;
+  public static final byte STOP = 2;
+
+  public static final int MAGIC = 0x43524448; // "HDRC"
+  public static final int TICKET_BYTES = 32;
+  public static final int CHALLENGE_BYTES = 32;
+  public static final int PROOF_BYTES = 32;
+  public static final long NO_EXECUTION = -1;
+  public static final int HANDSHAKE_SECONDS = 5;
+  public static final int CONNECT_SECONDS = 10;
+
+  public static final int TASK_MAGIC = 0x54524448; // "HDRT"
+
+  static final int GREETING_BYTES = 8 + CHALLENGE_BYTES;
+
+  private Protocol() {}
+
+  /** The header of a frame, ready to be written. */
+  public static ByteBuffer frameHeader(int kind, int flags, int first, long second, long nonce) {
+    ByteBuffer header = buffer(FRAME_HEADER_BYTES);
+    header.put((byte) kind).put((byte) PROTOCOL_VERSION).putShort((short) flags);
+    return header.putInt(first).putLong(second).putLong(nonce).flip();
+  }
+
+  /** The first part of an END frame. */
+  public static ByteBuffer totals(long rows, long batches) {
+    return buffer(TOTALS_BYTES).putLong(rows).putLong(batches).flip();
+  }
+
+  /** What a worker is asked; the pickled task is part of it. */
+  static ByteBuffer request(long nonce, int partition, byte[] task) {
+    ByteBuffer request = buffer(24 + task.length);
+    request.putInt(TASK_MAGIC).putInt(PROTOCOL_VERSION).putLong(nonce).putInt(partition);
+    return request.putInt(task.length).put(task).flip();
+  }
+
+  /** The answer to the endpoint's greeting: what is wanted, and the proof of the session's secret. */
+  static ByteBuffer claim(
+      byte[] greeting, byte[] secret, byte[] ticket, int partition, int attempt, long execution, long nonce) {
+    ByteBuffer claim = buffer(4 + TICKET_BYTES + 24 + PROOF_BYTES);
+    claim.putInt(MAGIC).put(ticket).putInt(partition).putInt(attempt).putLong(execution).putLong(nonce);
+    try {
+      Mac mac = Mac.getInstance("HmacSHA256");
+      mac.init(new SecretKeySpec(secret, "HmacSHA256"));
+      mac.update(greeting);
+      mac.update(claim.array(), 0, claim.position());
+      return claim.put(mac.doFinal()).flip();
+    } catch (GeneralSecurityException e) {
+      throw new IllegalStateException(e); // every Java has HmacSHA256
+    }
+  }
+
+  private static ByteBuffer buffer(int length) {
+    return ByteBuffer.allocate(length).order(ByteOrder.LITTLE_ENDIAN);
+  }
+}

@@ -1,0 +1,73 @@
+package org.headrace.spark.transport;
+
+import java.nio.ByteBuffer;
+import java.nio.channels.ByteChannel;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.headrace.spark.read.HeadracePartition;
+import org.headrace.spark.read.HeadraceReaderFactory;
+
+/** Bytes as a connection that ends after them, for checks without sockets. */
+final class MemoryChannel implements ByteChannel {
+  private final ByteBuffer bytes;
+
+  private MemoryChannel(byte[] bytes) {
+    this.bytes = ByteBuffer.wrap(bytes);
+  }
+
+  static FrameInput frames(byte[] bytes, long nonce) {
+    return new FrameInput(new MemoryChannel(bytes), null, null, nonce);
+  }
+
+  /** The connector's own reader over {@code bytes}. */
+  static PartitionReader<ColumnarBatch> reader(byte[] bytes, long nonce, StructType schema) {
+    PartitionOrigin origin =
+        new PartitionOrigin("checked") {
+          @Override
+          public PartitionConnection open(int partition) {
+            return new Connection(frames(bytes, nonce));
+          }
+        };
+    return new HeadraceReaderFactory(null, origin, schema).createColumnarReader(new HeadracePartition(0));
+  }
+
+  @Override
+  public int read(ByteBuffer target) {
+    if (!bytes.hasRemaining()) {
+      return -1;
+    }
+    int count = Math.min(target.remaining(), bytes.remaining());
+    target.put(bytes.slice().limit(count));
+    bytes.position(bytes.position() + count);
+    return count;
+  }
+
+  @Override
+  public int write(ByteBuffer source) {
+    int count = source.remaining();
+    source.position(source.limit());
+    return count;
+  }
+
+  @Override
+  public boolean isOpen() {
+    return true;
+  }
+
+  @Override
+  public void close() {}
+
+  private record Connection(FrameInput frames) implements PartitionConnection {
+    @Override
+    public void finish() {}
+
+    @Override
+    public void abandon(String reason) {}
+
+    @Override
+    public String lost(String table, int partition) {
+      return "TransportError: the stream of partition " + partition + " was cut";
+    }
+  }
+}

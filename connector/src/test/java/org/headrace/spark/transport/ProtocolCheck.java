@@ -1,0 +1,161 @@
+package org.headrace.spark.transport;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.lang.reflect.Field;
+import java.lang.reflect.Modifier;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HexFormat;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.headrace.spark.HeadraceException;
+
+/** Checks Java's half of the protocol against the golden bytes; run by tests with the path of golden.json. */
+public final class ProtocolCheck {
+  private static final HexFormat HEX = HexFormat.of();
+  private static final Set<String> KINDS = Set.of("SCHEMA", "BATCH", "END", "ERROR");
+
+  private ProtocolCheck() {}
+
+  public static void main(String[] args) throws Exception {
+    JsonNode golden = new ObjectMapper().readTree(Files.readString(Path.of(args[0])));
+    checkConstants(golden.get("constants"), golden.get("kinds"));
+    for (JsonNode message : golden.get("messages")) {
+      checkMessage(message.get("name").asText(), message.get("fields"), HEX.parseHex(message.get("hex").asText()));
+    }
+    System.out.println(golden.get("messages").size() + " messages and all numbers agree");
+  }
+
+  private static void checkConstants(JsonNode constants, JsonNode kinds) throws IllegalAccessException {
+    Set<String> found = new TreeSet<>();
+    for (Field field : Protocol.class.getDeclaredFields()) {
+      if (!Modifier.isPublic(field.getModifiers())) {
+        continue;
+      }
+      long value = ((Number) field.get(null)).longValue();
+      JsonNode expected = (KINDS.contains(field.getName()) ? kinds : constants).get(field.getName());
+      check(expected != null, field.getName() + " is not in the golden file");
+      check(value == number(expected), field.getName() + " is " + value + ", the golden file has " + expected);
+      found.add(field.getName());
+    }
+    List<String> missing = new ArrayList<>();
+    constants.fieldNames().forEachRemaining(missing::add);
+    kinds.fieldNames().forEachRemaining(missing::add);
+    missing.removeAll(found);
+    check(missing.isEmpty(), "Protocol lacks " + missing);
+  }
+
+  /** A number, or four letters that are one. */
+  private static long number(JsonNode value) {
+    return value.isTextual()
+        ? ByteBuffer.wrap(value.asText().getBytes(StandardCharsets.US_ASCII)).order(ByteOrder.LITTLE_ENDIAN).getInt()
+        : value.asLong();
+  }
+
+  private static void checkMessage(String name, JsonNode fields, byte[] golden) throws IOException {
+    long nonce = Long.parseUnsignedLong(fields.path("nonce").asText("0"), 16);
+    switch (name) {
+      case "header of SCHEMA", "header of BATCH", "header of ERROR" -> {
+        int first = fields.get("first").asInt();
+        long second = fields.get("second").asLong();
+        int kind = fields.get("kind").asInt();
+        same(name, Protocol.frameHeader(kind, fields.get("flags").asInt(), first, second, nonce), golden);
+        FrameInput input = MemoryChannel.frames(golden, nonce);
+        check(input.next() == kind && input.secondLength() == second, name + " is read as something else");
+        refusesAnotherNonce(name, golden, nonce);
+      }
+      case "frame END" -> {
+        ByteBuffer totals = Protocol.totals(fields.get("rows").asLong(), fields.get("batches").asLong());
+        same(name, joined(Protocol.frameHeader(Protocol.END, 0, totals.remaining(), 0, nonce), totals), golden);
+        refusesAnotherNonce(name, golden, nonce);
+      }
+      case "frame ERROR" -> {
+        FrameInput input = MemoryChannel.frames(golden, nonce);
+        check(input.next() == Protocol.ERROR, name + " is no error");
+        check(input.error().failure().equals(fields.get("json").asText()), name + " has another text");
+      }
+      case "challenge" -> {
+        check(golden.length == Protocol.GREETING_BYTES, name + " has another length");
+        ByteBuffer challenge = ByteBuffer.wrap(golden).order(ByteOrder.LITTLE_ENDIAN);
+        check(challenge.getInt(0) == Protocol.MAGIC, name + " has another magic number");
+        check(challenge.getInt(4) == Protocol.PROTOCOL_VERSION, name + " has another version");
+      }
+      case "claim" -> {
+        ByteBuffer greeting = ByteBuffer.allocate(Protocol.GREETING_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        greeting.putInt(Protocol.MAGIC).putInt(Protocol.PROTOCOL_VERSION).put(bytes(fields, "random"));
+        ByteBuffer claim =
+            Protocol.claim(
+                greeting.array(),
+                bytes(fields, "secret"),
+                bytes(fields, "ticket"),
+                fields.get("partition").asInt(),
+                fields.get("attempt").asInt(),
+                fields.get("execution").asLong(),
+                nonce);
+        same(name, claim, golden);
+      }
+      case "request" ->
+          same(name, Protocol.request(nonce, fields.get("partition").asInt(), bytes(fields, "task")), golden);
+      case "stream" -> checkStream(fields.get("rows"), golden, nonce);
+      default -> throw new AssertionError("nothing checks the message '" + name + "'");
+    }
+  }
+
+  private static void refusesAnotherNonce(String name, byte[] golden, long nonce) throws IOException {
+    try {
+      MemoryChannel.frames(golden, nonce + 1).next();
+    } catch (HeadraceException e) {
+      check(e.getMessage().contains("another request"), name + " with another nonce: " + e.getMessage());
+      return;
+    }
+    throw new AssertionError(name + " was accepted with another nonce");
+  }
+
+  private static void checkStream(JsonNode rows, byte[] golden, long nonce) throws IOException {
+    StructType schema = new StructType().add("i", DataTypes.LongType).add("s", DataTypes.StringType);
+    List<String> found = new ArrayList<>();
+    try (PartitionReader<ColumnarBatch> reader = MemoryChannel.reader(golden, nonce, schema)) {
+      while (reader.next()) {
+        reader
+            .get()
+            .rowIterator()
+            .forEachRemaining(row -> found.add(row.getLong(0) + " " + (row.isNullAt(1) ? null : row.getUTF8String(1))));
+      }
+    }
+    List<String> expected = new ArrayList<>();
+    rows.forEach(row -> expected.add(row.get(0).asLong() + " " + (row.get(1).isNull() ? null : row.get(1).asText())));
+    check(found.equals(expected), "the stream has the rows " + found + ", expected " + expected);
+  }
+
+  private static byte[] bytes(JsonNode fields, String name) {
+    return HEX.parseHex(fields.get(name).asText());
+  }
+
+  private static ByteBuffer joined(ByteBuffer first, ByteBuffer second) {
+    return ByteBuffer.allocate(first.remaining() + second.remaining()).put(first).put(second).flip();
+  }
+
+  private static void same(String name, ByteBuffer made, byte[] golden) {
+    byte[] found = new byte[made.remaining()];
+    made.get(found);
+    check(Arrays.equals(found, golden), name + " is\n" + HEX.formatHex(found) + ", expected\n" + HEX.formatHex(golden));
+  }
+
+  private static void check(boolean condition, String message) {
+    if (!condition) {
+      throw new AssertionError(message);
+    }
+  }
+}

@@ -1,0 +1,68 @@
+"""The protocol: every number that both ends of a connection must agree on; driver and executor Python.
+
+Java's half is ``org.headrace.spark.transport.Protocol``. Both are tested against ``connector/protocol/golden.json``:
+the numbers by their names, the messages byte by byte. What the messages mean is told in ``docs/protocol.md``.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import struct
+
+PROTOCOL_VERSION = 2  # of frames, handshakes and worker requests
+PLANNER_VERSION = 1  # of the calls that the driver's JVM makes while planning
+
+
+# Frames, in both directions
+
+
+class FrameKind(enum.IntEnum):
+    """What a frame carries. There are no others: an unknown kind is a TransportError."""
+
+    SCHEMA = 1
+    BATCH = 2
+    END = 3
+    ERROR = 4
+
+
+FRAME_HEADER = struct.Struct("<BBHIQQ")  # kind, version, flags, length of the first part, of the second, nonce
+FRAME_HEADER_BYTES = FRAME_HEADER.size
+TOTALS = struct.Struct("<QQ")  # END's first part: rows and batches that were sent
+TOTALS_BYTES = TOTALS.size
+TOLD_WHEN_READ = 1  # a flag of SCHEMA: the reader is to send ASKING whenever it begins to wait for a frame
+MAX_FIRST_BYTES = 16 << 20  # IPC metadata, totals or an error as JSON
+MAX_SECOND_BYTES = 2 << 30  # the body of a batch; only a single row can come near it, because of the next number
+SPLIT_BYTES = 64 << 20  # a batch with a larger body is sent as several
+STALL_SECONDS = 60  # a frame that has begun and of which no byte comes for so long never will
+
+# Single bytes beside the frames
+
+ASKING = b"\x00"  # reader to producer: I have read everything
+LEAVING = b"\x01"  # reader to producer: I read no more; the reason follows, as UTF-8
+MAX_REASON_BYTES = 1024
+RECEIPT = b"\x01"  # inbox to task: all of your partition has arrived
+DONE = b"\x01"  # JVM to worker: I have read your last frame
+STOP = b"\x02"  # JVM to worker: stop early
+
+# The endpoint: it sends a challenge, the executor answers with a claim
+
+MAGIC = b"HDRC"
+TICKET_BYTES = 32
+CHALLENGE_BYTES = 32
+PROOF_BYTES = 32
+CHALLENGE = struct.Struct(f"<4sI{CHALLENGE_BYTES}s")  # magic, version, random bytes
+CLAIM = struct.Struct(f"<4s{TICKET_BYTES}sIIqQ{PROOF_BYTES}s")  # magic, ticket, partition, attempt, execution, nonce
+NO_EXECUTION = -1
+HANDSHAKE_SECONDS = 5  # for all of it, as the endpoint counts
+CONNECT_SECONDS = 10  # to connect, and again until the challenge has come, as the executor counts
+
+# A worker: the JVM sends a request, then one byte, DONE or STOP
+
+TASK_MAGIC = b"HDRT"
+REQUEST = struct.Struct("<4sIQII")  # magic, version, nonce, partition, length of the pickled task that follows
+
+
+def proof(secret: bytes, challenge: bytes, claim: bytes) -> bytes:
+    """The last part of a claim: shows that its sender knows ``secret``, for this challenge and this claim alone."""
+    return hmac.digest(secret, challenge + claim, "sha256")

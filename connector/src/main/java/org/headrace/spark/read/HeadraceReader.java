@@ -166,14 +166,13 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     if (root != null) {
       throw damaged("a second schema", null);
     }
-    Schema sent;
     try {
-      sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
-    } catch (RuntimeException e) {
-      throw damaged("a schema that cannot be read", e);
+      Schema sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
+      checkSchema(sent);
+      root = VectorSchemaRoot.create(sent, allocator);
+    } catch (RuntimeException e) { // Arrow and flatbuffers throw whatever a broken message makes them throw
+      throw e instanceof HeadraceException named ? named : damaged("a schema that cannot be read", e);
     }
-    checkSchema(sent);
-    root = VectorSchemaRoot.create(sent, allocator);
     loader = new VectorLoader(root);
   }
 
@@ -212,7 +211,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       for (int i = 0; i < columns.length; i++) {
         columns[i] = ArrowColumns.of(root.getVector(i), schema.fields()[i].dataType());
       }
-    } catch (IllegalArgumentException | IndexOutOfBoundsException e) {
+    } catch (RuntimeException e) {
       throw e instanceof HeadraceException named ? named : damaged("a batch that cannot be read", e);
     }
     current = new ColumnarBatch(columns, root.getRowCount());

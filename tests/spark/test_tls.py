@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from pyspark.sql import SparkSession
 
 import headrace as hr
 import headrace.spark.session
-from headrace.transport.endpoint import HANDSHAKE_SECONDS, Endpoint, TlsIdentity
+from certificates import make_identity
+from headrace.transport.endpoint import Endpoint
+from headrace.transport.protocol import HANDSHAKE_SECONDS
 
 ROWS = 200_000
 TABLE = pa.table({"id": range(ROWS), "name": [f"row {i}" for i in range(ROWS)]})
@@ -31,27 +29,6 @@ class TcpOnlyEndpoint(Endpoint):
     def address(self, ticket: bytes) -> dict[str, Any]:
         address = {**super().address(ticket), "path": ""}
         return address if self.certificate is None else {**address, "certificate": self.certificate}
-
-
-def make_identity(directory: Path, name: str) -> TlsIdentity:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .sign(key, hashes.SHA256())
-    )
-    (directory / f"{name}.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    (directory / f"{name}.key").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return TlsIdentity(str(directory / f"{name}.pem"), str(directory / f"{name}.key"))
 
 
 @pytest.fixture

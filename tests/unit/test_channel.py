@@ -601,6 +601,22 @@ def test_hungry_reader_shut_out_by_bytes_of_others_is_fed_at_once(partition: int
         channel.offer("more", 1, 10, partition, timeout_s=0)
 
 
+def test_reader_ends_early_gives_the_memory_of_its_lane_back_to_the_others() -> None:
+    channel: Channel[str] = Channel("t", partitions=2, max_bytes=100, stall_s=3600.0)
+    ending, going_on = channel.claim(0), channel.claim(1)
+    channel.offer("fills all there is", 1, 100, 0)
+    with pytest.raises(WriteTimeout):
+        channel.offer("finds no room", 1, 10, 1, timeout_s=0)
+    waiting = Background(lambda: channel.offer("waits for room", 1, 10, 1))
+    blocked(channel)
+    ending.end("its limit was reached")
+    waiting.result()
+    assert channel._lanes.memory == 10
+    channel.offer("finds room", 1, 10, 1, timeout_s=0)
+    assert going_on.take(10, 1000) == ["waits for room", "finds room"]
+    assert channel._lanes.memory == 0
+
+
 def test_reader_held_up_for_results_of_another_does_not_deadlock() -> None:
     """Results are fetched in the order of partitions: reader 1 pauses until reader 0 is through."""
     channel: Channel[int] = Channel("t", 1, partitions=2, spill=MemorySpill(), stall_s=0.05)

@@ -225,6 +225,20 @@ def test_partition_sent_again_before_any_of_it_was_handed_out_replaces_it(inbox:
     assert values(inbox) == [7, 8]
 
 
+def test_half_sent_partition_is_not_handed_out_once_its_sender_has_left(inbox: ResultInbox) -> None:
+    """Its rows would come again with the second run, which then has to be refused."""
+    inbox.announce(1)
+    first = sender(inbox, 0)
+    inbox.put(first, batch(1), 10)
+    inbox.left(first, "its executor was lost")
+    assert inbox.waiting_bytes == 0
+    with pytest.raises(TimeoutError):
+        inbox.take(timeout_s=0.01)
+    send(inbox, 0, 1, 2)
+    inbox.finish()
+    assert values(inbox) == [1, 2]
+
+
 def test_partition_sent_again_after_part_was_handed_out_fails_the_result(inbox: ResultInbox) -> None:
     first = sender(inbox, 0)
     inbox.put(first, batch(1), 10)

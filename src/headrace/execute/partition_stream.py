@@ -77,6 +77,7 @@ class PartitionStream:
             with self._stop.user_code():
                 batch = next(self._batches, _END)
             if batch is _END:
+                self._stop.check()  # a source may end because it was interrupted
                 return
             batch = self._checked(batch)
             if self._remaining is not None:

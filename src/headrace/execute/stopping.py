@@ -43,13 +43,17 @@ class StopFlag:
         if interrupt_source is not None and not already:
             interrupt_source(reason)
 
+    def check(self) -> None:
+        """Raises StopRequested if a stop was asked for."""
+        if self.requested:
+            raise StopRequested
+
     @contextlib.contextmanager
     def user_code(self) -> Iterator[None]:
         """Surrounds calls into user code. Raises StopRequested if a stop was asked for before or meanwhile."""
         self.inside = True
         try:
-            if self.requested:
-                raise StopRequested
+            self.check()
             yield
         finally:
             with self._leaving:

@@ -102,6 +102,10 @@ public final class FrameInput {
     return new HeadraceException("TransportError: " + why, null);
   }
 
+  boolean isDistrusted() {
+    return distrusted;
+  }
+
   /** Whether the other side can be asked again: its last frame was read, and nothing but it came. */
   boolean isReusable() throws IOException {
     return !distrusted && pending == 0 && header.position() == 0 && isLast() && isQuiet();
@@ -164,14 +168,31 @@ public final class FrameInput {
     return Protocol.frameHeader(kind, 0, first, second, nonce);
   }
 
-  /** Writes in slices: the JDK copies a heap buffer whole for every attempt, however little the socket takes. */
+  /** Writes all, however long the other side takes to read it. */
   public void write(ByteBuffer bytes) throws IOException {
+    write(bytes, 0);
+  }
+
+  /** Writes to a side that has nothing else to do than to read it. */
+  void writeRequest(ByteBuffer bytes) throws IOException {
+    write(bytes, stallMillis);
+  }
+
+  /** Writes in slices: the JDK copies a heap buffer whole for every attempt, however little the socket takes. */
+  private void write(ByteBuffer bytes, long timeoutMillis) throws IOException {
     int end = bytes.limit();
+    long quietSince = System.nanoTime();
     while (bytes.position() < end) {
       bytes.limit(Math.min(end, bytes.position() + WRITE_BYTES));
-      if (channel.write(bytes) == 0) {
-        await(SelectionKey.OP_WRITE, 0);
+      if (channel.write(bytes) > 0) {
+        quietSince = System.nanoTime();
+        continue;
       }
+      long left = timeoutMillis == 0 ? 0 : timeoutMillis - (System.nanoTime() - quietSince) / 1_000_000;
+      if (left < 0 || timeoutMillis > 0 && left == 0) {
+        throw new IOException("the other side has read nothing for " + timeoutMillis + " ms");
+      }
+      await(SelectionKey.OP_WRITE, left);
     }
   }
 

@@ -21,12 +21,14 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>After the request the JVM writes exactly one more byte: DONE when the stream was read to its end, STOP
  * otherwise. A stopped worker closes the user's generator, ends its stream and goes back to the pool like any other;
- * one that does not manage that in time is killed.
+ * one that does not manage that in time is killed. So is one that sent anything but the answer to its request: code of
+ * the user's can write to the connection, and what one task left behind must not be read by another.
  */
 final class WorkerConnection implements PartitionConnection {
   private static final String WORKER_MODULE = "headrace.worker.task";
   private static final String DAEMON_MODULE = "headrace.worker.daemon";
   private static final long GRACE_SECONDS = 5;
+  private static final int MAX_WORKERS = 100;
 
   /** Threads that see stopped streams to their end, so that no task has to wait for one. */
   private static final Executor REAPERS =
@@ -42,7 +44,7 @@ final class WorkerConnection implements PartitionConnection {
   private final PythonWorker worker;
   private final Option<?> process;
   private final FrameInput frames;
-  private boolean gone;
+  private volatile boolean gone;
 
   private WorkerConnection(
       String python,
@@ -61,13 +63,11 @@ final class WorkerConnection implements PartitionConnection {
       throws IOException {
     scala.collection.immutable.Map<String, String> scalaEnv =
         scala.collection.immutable.Map.from(CollectionConverters.asScala(env));
-    Tuple2<PythonWorker, ? extends Option<?>> created =
-        SparkEnv.get().createPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, scalaEnv, true);
     long nonce = ThreadLocalRandom.current().nextLong();
-    WorkerConnection connection = new WorkerConnection(python, scalaEnv, created._1(), created._2(), nonce);
+    WorkerConnection connection = quietWorker(python, scalaEnv, nonce);
     boolean asked = false;
     try {
-      connection.frames.write(Protocol.request(nonce, partition, task));
+      connection.frames.writeRequest(Protocol.request(nonce, partition, task));
       asked = true;
     } finally {
       if (!asked) {
@@ -75,6 +75,29 @@ final class WorkerConnection implements PartitionConnection {
       }
     }
     return connection;
+  }
+
+  /** A worker from the pool, or a new one. Those that said something while they were idle, or died, are done with. */
+  private static WorkerConnection quietWorker(
+      String python, scala.collection.immutable.Map<String, String> env, long nonce) throws IOException {
+    for (int attempt = 0; attempt < MAX_WORKERS; attempt++) {
+      Tuple2<PythonWorker, ? extends Option<?>> created =
+          SparkEnv.get().createPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, env, true);
+      WorkerConnection connection = new WorkerConnection(python, env, created._1(), created._2(), nonce);
+      if (connection.isQuiet()) {
+        return connection;
+      }
+      connection.destroy();
+    }
+    throw new IOException(MAX_WORKERS + " Python workers in a row died or wrote something before they were asked");
+  }
+
+  private boolean isQuiet() {
+    try {
+      return frames.isQuiet();
+    } catch (IOException e) {
+      return false; // its connection is broken
+    }
   }
 
   @Override
@@ -88,16 +111,24 @@ final class WorkerConnection implements PartitionConnection {
       return;
     }
     try {
-      frames.write(ByteBuffer.wrap(new byte[] {Protocol.DONE}));
-      release();
+      if (frames.isReusable()) {
+        frames.write(ByteBuffer.wrap(new byte[] {Protocol.DONE}));
+        release();
+        return;
+      }
     } catch (IOException e) {
-      destroy(); // it died after its last frame: all rows have come, so that is no reason to fail
+      // It died after its last frame. All rows have come, so that is no reason to fail.
     }
+    destroy();
   }
 
   @Override
   public void abandon(String reason) {
     if (gone) {
+      return;
+    }
+    if (frames.isDistrusted()) {
+      destroy();
       return;
     }
     frames.cancel();
@@ -109,7 +140,9 @@ final class WorkerConnection implements PartitionConnection {
             frames.resume();
             frames.write(ByteBuffer.wrap(new byte[] {Protocol.STOP}));
             frames.drain();
-            if (kill.cancel(false)) {
+            if (!frames.isReusable()) {
+              destroy();
+            } else if (kill.cancel(false)) {
               release();
             }
           } catch (IOException | RuntimeException e) {

@@ -1,0 +1,121 @@
+package org.headrace.spark.transport;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.HexFormat;
+import java.util.Iterator;
+import java.util.Random;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.ArrowUtils;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.headrace.spark.HeadraceException;
+
+/**
+ * Damaged streams for the connector's own reader; run by tests with the path of golden.json, a seed and a count.
+ *
+ * <p>Each must be read whole or be refused by name, and give back all memory.
+ */
+public final class FrameFuzz {
+  private static final StructType SCHEMA = new StructType().add("i", DataTypes.LongType).add("s", DataTypes.StringType);
+  private static long sink;
+
+  private FrameFuzz() {}
+
+  public static void main(String[] args) throws Exception {
+    JsonNode stream = null;
+    for (JsonNode message : new ObjectMapper().readTree(Files.readString(Path.of(args[0]))).get("messages")) {
+      stream = message.get("name").asText().equals("stream") ? message : stream;
+    }
+    byte[] whole = HexFormat.of().parseHex(stream.get("hex").asText());
+    long nonce = Long.parseUnsignedLong(stream.get("fields").get("nonce").asText(), 16);
+    long seed = Long.parseLong(args[1]);
+    int count = Integer.parseInt(args[2]);
+    int refused = 0;
+    for (int i = 0; i < count; i++) {
+      byte[] damaged = damaged(whole, new Random(seed + i));
+      try {
+        refused += isRefused(damaged, nonce) ? 1 : 0;
+      } catch (Throwable e) {
+        throw new AssertionError("seed " + (seed + i) + ": " + HexFormat.of().formatHex(damaged), e);
+      }
+      if (ArrowUtils.rootAllocator().getAllocatedMemory() != 0) {
+        throw new AssertionError("seed " + (seed + i) + " leaks: " + HexFormat.of().formatHex(damaged));
+      }
+    }
+    System.out.println(count + " streams: " + refused + " refused by name, " + (count - refused) + " read " + sink);
+  }
+
+  private static boolean isRefused(byte[] stream, long nonce) throws IOException {
+    try (PartitionReader<ColumnarBatch> reader = MemoryChannel.reader(stream, nonce, SCHEMA)) {
+      while (reader.next()) {
+        for (Iterator<InternalRow> rows = reader.get().rowIterator(); rows.hasNext(); ) {
+          touch(rows.next());
+        }
+      }
+      return false;
+    } catch (HeadraceException e) {
+      if (e.getMessage() == null || e.getMessage().isBlank()) {
+        throw new AssertionError("an error without a message", e);
+      }
+      return true;
+    }
+  }
+
+  /** Reads every byte, as a query would. */
+  private static void touch(InternalRow row) {
+    sink += row.isNullAt(0) ? 0 : row.getLong(0);
+    sink += row.isNullAt(1) ? 0 : row.getUTF8String(1).hashCode();
+  }
+
+  private static byte[] damaged(byte[] whole, Random random) {
+    byte[] bytes = whole;
+    for (int change = random.nextInt(4); change >= 0; change--) {
+      int at = random.nextInt(bytes.length);
+      switch (random.nextInt(6)) {
+        case 0 -> bytes = with(bytes, at, (byte) random.nextInt(256));
+        case 1 -> bytes = with(bytes, at, (byte) (bytes[at] ^ 1 << random.nextInt(8)));
+        case 2 -> bytes = spliced(bytes, at, random.nextInt(40), new byte[0]);
+        case 3 -> bytes = spliced(bytes, at, 0, randomBytes(random, 1 + random.nextInt(40)));
+        case 4 -> bytes = spliced(bytes, at, 4, number(random));
+        default -> bytes = spliced(bytes, at / 4 * 4, 4, number(random));
+      }
+      if (bytes.length == 0) {
+        break;
+      }
+    }
+    return bytes;
+  }
+
+  private static byte[] number(Random random) {
+    int[] interesting = {0, 1, -1, Integer.MAX_VALUE, Integer.MIN_VALUE, 255, 4096, 0x7fffff00, random.nextInt()};
+    int value = interesting[random.nextInt(interesting.length)];
+    return ByteBuffer.allocate(4).order(ByteOrder.LITTLE_ENDIAN).putInt(value).array();
+  }
+
+  private static byte[] randomBytes(Random random, int count) {
+    byte[] bytes = new byte[count];
+    random.nextBytes(bytes);
+    return bytes;
+  }
+
+  private static byte[] with(byte[] bytes, int at, byte value) {
+    byte[] changed = bytes.clone();
+    changed[at] = value;
+    return changed;
+  }
+
+  /** {@code bytes} with {@code middle} in place of what is {@code dropped} at {@code at}. */
+  private static byte[] spliced(byte[] bytes, int at, int dropped, byte[] middle) {
+    int rest = Math.min(bytes.length, at + dropped);
+    ByteBuffer joined = ByteBuffer.allocate(at + middle.length + bytes.length - rest);
+    return joined.put(bytes, 0, at).put(middle).put(bytes, rest, bytes.length - rest).array();
+  }
+}

@@ -12,10 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import headrace as hr
 from headrace.arrow.batches import merged
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag
 from headrace.transport import coalesce
+from headrace.transport import frames as frames_module
 from headrace.transport.coalesce import CoalescingWriter
 from headrace.transport.frames import FrameWriter, send_all
 from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, TOTALS, FrameKind
@@ -141,6 +143,49 @@ def test_frame_writer_reader_gone_raises_oserror(wire: Wire) -> None:
     writer = FrameWriter(wire.near, NUMBERS, NONCE)
     with pytest.raises(OSError, match="pipe"):
         writer.schema()
+
+
+def test_frame_writer_batch_larger_than_the_bound_is_sent_in_pieces(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames_module, "SPLIT_BYTES", 256 * 1024)
+    writer = FrameWriter(wire.read().near, NUMBERS, NONCE)
+    writer.schema()
+    batch = numbers(0, 100_000)
+    writer.batch(batch)
+    writer.end()
+    frames = wire.close()
+    pieces = received(frames, NUMBERS)
+    assert len(pieces) > 5
+    assert max(len(second) for _, _, second in frames) <= 256 * 1024 + 1024  # and what aligns its buffers
+    assert merged(pieces) == batch
+    assert TOTALS.unpack(frames[-1][1]) == (100_000, len(pieces))
+
+
+def test_frame_writer_rows_of_very_different_size_are_sent_alone_where_they_must(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames_module, "SPLIT_BYTES", 100_000)
+    schema = pa.schema([("s", pa.string())])
+    batch = pa.record_batch([pa.array(["x"] * 50 + ["y" * 300_000] + ["z"] * 50)], schema=schema)
+    writer = FrameWriter(wire.read().near, schema, NONCE)
+    writer.schema()
+    writer.batch(batch)
+    pieces = received(wire.close(), schema)
+    assert merged(pieces) == batch
+    assert [piece.num_rows for piece in pieces if piece.nbytes > 100_000] == [1]
+
+
+def test_frame_writer_row_larger_than_a_frame_is_refused_by_name_and_nothing_of_it_is_sent(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frames_module, "MAX_SECOND_BYTES", 100_000)
+    schema = pa.schema([("s", pa.string())])
+    writer = FrameWriter(wire.read().near, schema, NONCE)
+    writer.schema()
+    with pytest.raises(hr.TransportError, match="a single row 100000"):
+        writer.batch(pa.record_batch([pa.array(["y" * 300_000])], schema=schema))
+    assert [kind for kind, _, _ in wire.close()] == [FrameKind.SCHEMA]
 
 
 class GatedWriter:

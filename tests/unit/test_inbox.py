@@ -294,7 +294,7 @@ def test_second_run_of_a_whole_partition_is_ignored(inbox: ResultInbox) -> None:
 class Served:
     """A receiver with a socket, and the task's end of it."""
 
-    def __init__(self, inbox: ResultInbox) -> None:
+    def __init__(self, inbox: ResultInbox, schema: pa.Schema = SCHEMA) -> None:
         self.task, mine = socket.socketpair()
         self.task.settimeout(10)
         receiver = sender(inbox, 0)
@@ -304,7 +304,7 @@ class Served:
                 receiver.serve(mine, NONCE)
 
         self.serving = InBackground(serve)
-        self.writer = FrameWriter(self.task, SCHEMA, NONCE)
+        self.writer = FrameWriter(self.task, schema, NONCE)
         self.writer.schema()
 
 
@@ -351,6 +351,68 @@ DAMAGE = {
     "no totals": header(FrameKind.END, 3) + b"abc",
     "second schema": header(FrameKind.SCHEMA, len(SCHEMA.serialize())) + bytes(SCHEMA.serialize()),
 }
+
+
+def test_receiver_of_another_schema_fails_the_result(inbox: ResultInbox) -> None:
+    served = Served(inbox, pa.schema([("a", pa.int32())]))
+    served.serving.result()
+    with pytest.raises(TransportError, match=r"(?s)not those of the query.*a: int64.*a: int32"):
+        inbox.take()
+
+
+def strings(*offsets: int) -> pa.Array:
+    return pa.Array.from_buffers(
+        pa.string(), len(offsets) - 1, [None, pa.array(offsets, pa.int32()).buffers()[1], pa.py_buffer(b"x" * 64)]
+    )
+
+
+def lists(*offsets: int) -> pa.Array:
+    values = pa.array(range(10), pa.int64())
+    buffers = [None, pa.array(offsets, pa.int32()).buffers()[1]]
+    return pa.Array.from_buffers(pa.list_(pa.int64()), len(offsets) - 1, buffers, children=[values])
+
+
+BROKEN = {
+    "far away": strings(0, 5, 0x7FFFFF00, 11),
+    "decreasing": strings(0, 9, 3, 11),
+    "negative": strings(0, -5, 3, 11),
+    "list": lists(0, 5, 2, 10),
+    "nested": pa.StructArray.from_arrays([strings(0, 5, 0x7FFFFF00, 11)], ["s"]),
+    "in a list": pa.ListArray.from_arrays(pa.array([0, 3], pa.int32()), strings(0, 5, 2, 11)),
+}
+
+
+@pytest.mark.parametrize("column", BROKEN.values(), ids=BROKEN)
+def test_receiver_of_a_batch_with_broken_offsets_fails_the_result(column: pa.Array) -> None:
+    schema = pa.schema([("a", column.type)])
+    inbox = ResultInbox(schema)
+    served = Served(inbox, schema)
+    message = bytes(pa.record_batch([column], schema=schema).serialize())
+    served.task.sendall(header(FrameKind.BATCH, len(message)) + message)
+    served.serving.result()
+    with pytest.raises(TransportError, match="partition 0 of the result was damaged: a message that Arrow cannot read"):
+        inbox.take(timeout_s=10)
+
+
+def test_receiver_of_a_batch_that_makes_pyarrow_raise_oserror_fails_the_result(inbox: ResultInbox) -> None:
+    served = Served(inbox)
+    served.task.sendall(header(FrameKind.BATCH, 16) + b"\xff\xff\xff\xff" + b"\x08\0\0\0" + b"\x07" * 8)
+    served.serving.result()
+    with pytest.raises(TransportError, match="partition 0 of the result was damaged"):
+        inbox.take(timeout_s=10)
+
+
+def test_receiver_of_strings_that_are_no_utf8_hands_them_out() -> None:
+    schema = pa.schema([("a", pa.string())])
+    inbox = ResultInbox(schema)
+    inbox.announce(1)
+    served = Served(inbox, schema)
+    served.writer.batch(pa.record_batch([pa.array([b"\xff"]).view(pa.string())], schema=schema))
+    served.writer.end()
+    assert served.task.recv(10) == RECEIPT
+    taken = inbox.take(timeout_s=10)
+    assert taken is not None
+    assert taken["a"].view(pa.binary()).to_pylist() == [b"\xff"]
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)

@@ -24,6 +24,14 @@ def indented(schema: Iterable[pa.Field]) -> str:
     return "\n".join(f"  {field}" for field in schema) or "  (no columns)"
 
 
+def compacted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A copy that holds its own rows alone: a slice still counts, and drags along, all of what it was cut from."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+
+
 def merged(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """One batch with the rows of all, in order; batches without columns keep their row count."""
     if len(batches) == 1:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import indented, same_columns
+from headrace.arrow.batches import compacted, indented, same_columns
 from headrace.arrow.conversion import converter
 from headrace.arrow.nulls import forbidden_null, forbids_nulls
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
@@ -83,9 +83,7 @@ class PartitionStream:
             if self._remaining is not None:
                 batch = batch.slice(0, self._remaining)
                 self._remaining -= batch.num_rows
-            selected = self._select(batch)
-            self._check_nulls(selected)
-            yield selected
+            yield from self._converted(batch)
 
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
@@ -112,6 +110,20 @@ class PartitionStream:
             # Only what is declared nullable differs; small batches can be merged only if their schemas are equal.
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
         return batch
+
+    def _converted(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The batch in wire types; in several where its strings are too many for one. See ``arrow.conversion``."""
+        try:
+            selected = self._select(batch)
+        except SchemaMismatchError:
+            if batch.num_rows <= 1:
+                raise
+            half = batch.num_rows // 2
+            for part in (batch.slice(0, half), batch.slice(half)):
+                yield from self._converted(compacted(part))
+            return
+        self._check_nulls(selected)
+        yield selected
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
         """Spark does not look for nulls where the table declares none, and would read garbage.

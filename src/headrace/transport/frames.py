@@ -21,6 +21,7 @@ from headrace.transport.protocol import (
     MAX_FIRST_BYTES,
     MAX_SECOND_BYTES,
     PROTOCOL_VERSION,
+    SPLIT_BYTES,
     TOLD_WHEN_READ,
     TOTALS,
     FrameKind,
@@ -55,10 +56,20 @@ class FrameWriter:
         self._send(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [], flags)
 
     def batch(self, batch: pa.RecordBatch) -> None:
-        """Large batches go out from where they lie in memory; small ones are cheaper to copy into one piece."""
+        """Large batches go out from where they lie in memory; small ones are cheaper to copy into one piece.
+
+        The largest go out in several, so that no reader needs memory for all of it. Raises TransportError for a single
+        row that is too large.
+        """
+        small = not is_at_least(batch, _SMALL_BATCH_BYTES)
+        if not small and batch.num_rows > 1 and batch.nbytes > SPLIT_BYTES:
+            half = batch.num_rows // 2
+            self.batch(batch.slice(0, half))
+            self.batch(batch.slice(half))
+            return
         self._rows += batch.num_rows
         self._batches += 1
-        if not is_at_least(batch, _SMALL_BATCH_BYTES):
+        if small:
             message = memoryview(batch.serialize())
             cut = 8 + int.from_bytes(message[4:8], "little")
             self._send(FrameKind.BATCH, message[:cut], [message[cut:]])
@@ -80,6 +91,11 @@ class FrameWriter:
 
     def _send(self, kind: FrameKind, first: memoryview, second: Sequence[Any], flags: int = 0) -> None:
         body = sum(len(piece) for piece in second)
+        if len(first) > MAX_FIRST_BYTES or body > MAX_SECOND_BYTES:
+            raise TransportError(
+                f"a {kind.name} frame would have {len(first)} and {body} bytes; the schema may have at most "
+                f"{MAX_FIRST_BYTES} bytes, and a single row {MAX_SECOND_BYTES}"
+            )
         header = FRAME_HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body, self._nonce)
         send_all(self._socket, [header, first, *second])
 

@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import TypeVar
 
 import pyarrow as pa
 
+from headrace.arrow.batches import indented, same_columns
 from headrace.errors import ScanEndedError, StreamError, TransportError
 from headrace.push.spill import ArrowSpill
 from headrace.transport.endpoint import Claim
@@ -29,6 +31,7 @@ _STALLED_SECONDS = 1.0
 _RECEIVE_BUFFER_BYTES = 1 << 20
 
 Load = Callable[[], pa.RecordBatch]
+T = TypeVar("T")
 
 
 @dataclass
@@ -254,6 +257,7 @@ class PartitionReceiver:
         self._inbox = inbox
         self._rows = self._batches = 0
         self._schema: pa.Schema | None = None
+        self._bytes_schema: pa.Schema | None = None
 
     def serve(self, sock: socket.socket, nonce: int) -> None:
         """A connection that ends before END is a task that failed: Spark tells, and may run it again."""
@@ -268,16 +272,22 @@ class PartitionReceiver:
                     return
         except StreamError:
             return  # nobody wants it any more, and the task notices when the connection is closed
-        except (TransportError, pa.ArrowException, EOFError, ValueError, KeyError) as error:
+        except (TransportError, ValueError, KeyError) as error:
             self._inbox.fail(TransportError(f"partition {self.partition} of the result was damaged: {error}"))
         finally:
             self._inbox.left(self, why)
 
     def _received_last(self, frame: Frame) -> bool:
         if frame.kind is FrameKind.SCHEMA and self._schema is None:
-            self._schema = pa.ipc.read_schema(frame.message)
+            self._schema = _decoded(lambda: pa.ipc.read_schema(frame.message))
+            if not same_columns(self._schema, self._inbox.schema):
+                raise TransportError(
+                    f"its columns are not those of the query\nexpected:\n{indented(self._inbox.schema)}\n"
+                    f"found:\n{indented(self._schema)}"
+                )
+            self._bytes_schema = pa.schema([field.with_type(_as_bytes(field.type)) for field in self._schema])
         elif frame.kind is FrameKind.BATCH and self._schema is not None:
-            batch = pa.ipc.read_record_batch(frame.message, self._schema)
+            batch = self._checked(frame.message, self._schema)
             self._batches += 1
             self._rows += batch.num_rows
             self._inbox.put(self, batch, frame.message.size)
@@ -294,4 +304,35 @@ class PartitionReceiver:
             raise TransportError(f"a frame of kind {frame.kind.name} {when}")
         return False
 
+    def _checked(self, message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+        """The batch, whose offsets were looked at one by one: whoever reads it goes where they point.
+
+        For that its strings are taken for bytes: in Spark's they need not be UTF-8, and looking at each costs more.
+        """
+        _decoded(lambda: pa.ipc.read_record_batch(message, self._bytes_schema).validate(full=True))
+        return _decoded(lambda: pa.ipc.read_record_batch(message, schema))
+
     def stop(self, reason: str) -> None: ...
+
+
+def _decoded(decode: Callable[[], T]) -> T:
+    """What Arrow makes of a message. Raises TransportError where it cannot: its own errors include OSError."""
+    try:
+        return decode()
+    except (pa.ArrowException, OSError, EOFError, ValueError, OverflowError) as error:
+        raise TransportError(f"a message that Arrow cannot read: {error}") from error
+
+
+def _as_bytes(type_: pa.DataType) -> pa.DataType:
+    """The same layout, without strings."""
+    if pa.types.is_string(type_):
+        return pa.binary()
+    if pa.types.is_large_string(type_):
+        return pa.large_binary()
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_as_bytes(field.type)) for field in type_.fields])
+    if pa.types.is_map(type_):
+        return pa.map_(_as_bytes(type_.key_type), _as_bytes(type_.item_type))
+    if pa.types.is_list(type_):
+        return pa.list_(type_.value_field.with_type(_as_bytes(type_.value_type)))
+    return type_

@@ -1,5 +1,6 @@
 package org.headrace.spark.read;
 
+import io.netty.util.internal.PlatformDependent;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
@@ -7,6 +8,7 @@ import java.util.List;
 import org.apache.arrow.flatbuf.Message;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.memory.OutOfMemoryException;
 import org.apache.arrow.vector.VectorLoader;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
@@ -40,6 +42,9 @@ import org.headrace.spark.vectors.ArrowColumns;
 final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private static final int IPC_PREFIX_BYTES = 8;
   private static final int MAX_READ_BYTES = 1 << 30;
+
+  /** What Netty, from which Arrow has its memory, takes outside of the heap at most. */
+  private static final long MAX_ARROW_BYTES = PlatformDependent.maxDirectMemory();
 
   private final String table;
   private final int partition;
@@ -81,7 +86,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     try {
       BufferAllocator child =
           ArrowUtils.rootAllocator()
-              .newChildAllocator("headrace " + table + " " + partition, 0, Long.MAX_VALUE);
+              .newChildAllocator("headrace " + table + " " + partition, 0, MAX_ARROW_BYTES);
       made = true;
       return child;
     } finally {
@@ -232,7 +237,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   private ArrowBuf readBody(long length) throws IOException {
-    ArrowBuf body = allocator.buffer(length);
+    ArrowBuf body = allocated(length);
     boolean read = false;
     try {
       for (long offset = 0; offset < length; offset += MAX_READ_BYTES) {
@@ -246,6 +251,20 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       }
     }
     return body;
+  }
+
+  /** As an Error, and Netty's is one, lack of memory would end the whole JVM. */
+  private ArrowBuf allocated(long length) {
+    try {
+      return allocator.buffer(length);
+    } catch (OutOfMemoryError | OutOfMemoryException e) {
+      throw frames.distrust(
+          String.format(
+              "partition %d of table '%s' sent a batch of %d bytes, which this JVM has no memory for (%d of %d bytes are"
+                  + " in use). Yield smaller batches if it has many rows; for large rows give Spark more memory:"
+                  + " spark.executor.memory, or spark.driver.memory where Spark runs in the driver",
+              partition, table, length, ArrowUtils.rootAllocator().getAllocatedMemory(), MAX_ARROW_BYTES));
+    }
   }
 
   private void readEnd() throws IOException {

@@ -5,19 +5,21 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.channels.Channels;
 import java.nio.charset.StandardCharsets;
 import java.util.Iterator;
+import org.apache.arrow.memory.OutOfMemoryException;
 import org.apache.arrow.vector.ipc.WriteChannel;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
 import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.arrow.vector.util.OversizedAllocationException;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.transport.FrameInput;
+import org.headrace.spark.transport.FrameOutput;
 import org.headrace.spark.transport.PartitionConnection;
 import org.headrace.spark.transport.PartitionOrigin;
 import org.headrace.spark.transport.Protocol;
@@ -34,6 +36,7 @@ public final class ResultSender {
 
   private final int partition;
   private final FrameInput frames;
+  private final FrameOutput out;
   private final ResultBatch batch;
   private long rows;
   private long batches;
@@ -41,6 +44,7 @@ public final class ResultSender {
   private ResultSender(int partition, FrameInput frames, ResultBatch batch) {
     this.partition = partition;
     this.frames = frames;
+    this.out = new FrameOutput(frames);
     this.batch = batch;
   }
 
@@ -88,20 +92,23 @@ public final class ResultSender {
   private void sendAll(Schema schema, Iterator<InternalRow> source) {
     try {
       byte[] message = serialized(schema);
-      write(Protocol.SCHEMA, message, message.length);
+      write(Protocol.SCHEMA, message);
       while (source.hasNext()) {
         batch.add(source.next());
         if (batch.isFull()) {
           sendBatch();
         }
       }
+      sendPending();
+    } catch (OutOfMemoryError | OutOfMemoryException | OversizedAllocationException e) {
+      HeadraceException tooLarge = tooLarge(e); // as an Error it would end the whole JVM
+      tellWhy(tooLarge);
+      throw tooLarge;
     } catch (RuntimeException | Error e) {
       tellWhy(e);
       throw e;
     }
-    sendPending();
-    byte[] totals = Protocol.totals(rows, batches).array();
-    write(Protocol.END, totals, totals.length);
+    write(Protocol.END, Protocol.totals(rows, batches).array());
     try {
       frames.awaitReceipt();
     } catch (IOException e) {
@@ -110,24 +117,32 @@ public final class ResultSender {
   }
 
   private void sendBatch() {
-    byte[] message;
     rows += batch.rows();
-    try {
-      message = batch.take();
-    } catch (IOException e) {
-      throw new UncheckedIOException(e); // from a stream in memory
-    }
-    write(Protocol.BATCH, message, 8 + ByteBuffer.wrap(message).order(ByteOrder.LITTLE_ENDIAN).getInt(4));
     batches++;
-  }
-
-  private void write(int kind, byte[] message, int first) {
     try {
-      frames.write(frames.header(kind, first, (long) message.length - first));
-      frames.write(ByteBuffer.wrap(message));
+      batch.send(out);
     } catch (IOException e) {
       throw broken(e);
     }
+  }
+
+  private void write(int kind, byte[] message) {
+    try {
+      out.header(kind, message.length, 0);
+      out.write(ByteBuffer.wrap(message));
+      out.flush();
+    } catch (IOException e) {
+      throw broken(e);
+    }
+  }
+
+  private HeadraceException tooLarge(Throwable e) {
+    return new HeadraceException(
+        String.format(
+            "TransportError: partition %d of the result has rows that do not fit in the memory of this JVM (%s). Select"
+                + " less of them, or give Spark more: spark.executor.memory, or spark.driver.memory where Spark runs in"
+                + " the driver", partition, e),
+        null);
   }
 
   /** The connection broke, or the task was cancelled; what the other side said before it closed is the reason. */

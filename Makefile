@@ -8,7 +8,7 @@ JAR := src/headrace/headrace-connector.jar
 JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-oldest matrix jars lint bench jar wheel clean jdk
+.PHONY: help demo test soak test-oldest matrix jars lint bench jar wheel clean jdk
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -18,6 +18,9 @@ demo: $(STAMP) $(JAR)  ## Run the main job: a pull and a push table, queried liv
 
 test: $(STAMP) $(JAR)  ## Run every test
 	$(BIN)/python -m pytest $(TESTS)
+
+soak: $(STAMP) $(JAR)  ## Run the long tests: what is fuzzed or counted for minutes
+	$(BIN)/python -m pytest tests/soak $(TESTS)
 
 test-oldest:  ## Run the core tests on the oldest Spark, in an environment of its own
 	$(MAKE) test SPARK=4.0 VENV=.venv-oldest TESTS="tests/spark -m core"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from producing import run_script
 
 
+@pytest.mark.timeout(300)
 def test_small_heap_reads_large_batches_and_refuses_large_rows_by_name(tmp_path: Path) -> None:
     """One JVM of 512 MB for all, which must outlive everything that it is given."""
-    found = run_script("small_heap.py", cwd=tmp_path)
+    found = run_script("small_heap.py", cwd=tmp_path, timeout_s=280)
     assert found["many rows"] == [160_000_000, 0]
     for case in ("huge row", "promised"):
         kind, text = found[case]

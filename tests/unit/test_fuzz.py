@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from damage import damaged, is_refused
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import read_frame
 from headrace.transport.inbox import ResultInbox
@@ -62,3 +63,9 @@ def test_inbox_one_byte_changed_never_passes_for_a_whole_result_of_another_lengt
     except hr.HeadraceError:
         return  # a named error: whatever came before it is not called whole
     assert rows == 1
+
+
+def test_inbox_damaged_streams_are_refused_by_name_or_whole() -> None:
+    """A part of what `make soak` does."""
+    refused = sum(is_refused(damaged(WHOLE, seed)) for seed in range(1000))
+    assert 0 < refused <= 1000

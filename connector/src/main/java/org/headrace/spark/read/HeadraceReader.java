@@ -216,6 +216,8 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       for (int i = 0; i < columns.length; i++) {
         columns[i] = ArrowColumns.of(root.getVector(i), schema.fields()[i].dataType());
       }
+    } catch (OutOfMemoryError | OutOfMemoryException e) {
+      throw noMemory(frames.secondLength());
     } catch (RuntimeException e) {
       throw e instanceof HeadraceException named ? named : damaged("a batch that cannot be read", e);
     }
@@ -253,18 +255,22 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     return body;
   }
 
-  /** As an Error, and Netty's is one, lack of memory would end the whole JVM. */
   private ArrowBuf allocated(long length) {
     try {
       return allocator.buffer(length);
     } catch (OutOfMemoryError | OutOfMemoryException e) {
-      throw frames.distrust(
-          String.format(
-              "partition %d of table '%s' sent a batch of %d bytes, which this JVM has no memory for (%d of %d bytes are"
-                  + " in use). Yield smaller batches if it has many rows; for large rows give Spark more memory:"
-                  + " spark.executor.memory, or spark.driver.memory where Spark runs in the driver",
-              partition, table, length, ArrowUtils.rootAllocator().getAllocatedMemory(), MAX_ARROW_BYTES));
+      throw noMemory(length);
     }
+  }
+
+  /** As an Error, and Netty's is one, lack of memory would end the whole JVM. */
+  private HeadraceException noMemory(long length) {
+    return frames.distrust(
+        String.format(
+            "partition %d of table '%s' sent a batch of %d bytes, which this JVM has no memory for (%d of %d bytes are in"
+                + " use). A batch of that size has one large row: give Spark more memory (spark.executor.memory, or"
+                + " spark.driver.memory where Spark runs in the driver), or use fewer cores per executor",
+            partition, table, length, ArrowUtils.rootAllocator().getAllocatedMemory(), MAX_ARROW_BYTES));
   }
 
   private void readEnd() throws IOException {

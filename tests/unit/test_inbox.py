@@ -402,6 +402,32 @@ def test_receiver_of_a_batch_that_makes_pyarrow_raise_oserror_fails_the_result(i
         inbox.take(timeout_s=10)
 
 
+@pytest.mark.parametrize("sent", [5, FRAME_HEADER.size + 5], ids=["header", "body"])
+def test_receiver_of_a_frame_that_stops_half_way_fails_the_result_in_time(
+    inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch, sent: int
+) -> None:
+    monkeypatch.setattr(inbox_module, "STALL_SECONDS", 0.2)
+    served = Served(inbox)
+    served.task.sendall((header(FrameKind.BATCH, 100) + bytes(100))[:sent])
+    with pytest.raises(TransportError, match="a frame stopped before its end"):
+        inbox.take(timeout_s=10)
+    served.serving.result()
+
+
+def test_receiver_waits_between_frames_as_long_as_it_takes(inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "STALL_SECONDS", 0.05)
+    inbox.announce(1)
+    served = Served(inbox)
+    served.serving.join(0.3)
+    assert served.serving.is_alive()
+    served.writer.batch(batch(1))
+    served.serving.join(0.3)
+    served.writer.end()
+    assert served.task.recv(10) == RECEIPT
+    inbox.finish()
+    assert values(inbox) == [1]
+
+
 def test_receiver_of_strings_that_are_no_utf8_hands_them_out() -> None:
     schema = pa.schema([("a", pa.string())])
     inbox = ResultInbox(schema)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +31,7 @@ from headrace.transport.protocol import (
 SEND_BUFFER_BYTES = 1 << 20
 _SMALL_BATCH_BYTES = 64 * 1024
 _MAX_PIECES = 512
+_TIMEVAL = struct.Struct("@ll")
 
 
 class FrameWriter:
@@ -127,7 +129,7 @@ def read_frame(sock: socket.socket, nonce: int) -> Frame | None:
     if found != nonce:
         raise TransportError(f"a frame of another request (kind {kind}, nonce {found:016x}, expected {nonce:016x})")
     message = pa.allocate_buffer(first + second)
-    return Frame(FrameKind(kind), message) if receive_into(sock, memoryview(message)) else None
+    return Frame(FrameKind(kind), message) if receive_into(sock, memoryview(message), begun=True) else None
 
 
 def read_totals(frame: Frame) -> tuple[int, int]:
@@ -138,11 +140,30 @@ def read_totals(frame: Frame) -> tuple[int, int]:
     return rows, batches
 
 
-def receive_into(sock: socket.socket, target: memoryview) -> bool:
-    """Fill ``target``; False when the connection ended before."""
+def limit_stalls(sock: socket.socket, seconds: float) -> None:
+    """From now on a frame that has begun on this blocking socket must go on within ``seconds``.
+
+    Between frames it may take any time. Without effect under TLS, where the system's limit is not passed on.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6)))
+
+
+def receive_into(sock: socket.socket, target: memoryview, *, begun: bool = False) -> bool:
+    """Fill ``target``; False when the connection ended before.
+
+    ``begun``: it is part of a frame whose header has come. Raises TransportError when that stalls.
+    """
     position = 0
     while position < len(target):
-        received = sock.recv_into(target[position:])
+        try:
+            received = sock.recv_into(target[position:])
+        except BlockingIOError:  # the limit on stalls
+            if begun or position:
+                missing = len(target) - position
+                raise TransportError(
+                    f"a frame stopped before its end: {missing} bytes are missing and none has come in time"
+                ) from None
+            continue
         if received == 0:
             return False
         position += received

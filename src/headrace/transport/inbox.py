@@ -22,8 +22,8 @@ from headrace.arrow.batches import indented, same_columns
 from headrace.errors import ScanEndedError, StreamError, TransportError
 from headrace.push.spill import ArrowSpill
 from headrace.transport.endpoint import Claim
-from headrace.transport.frames import Frame, read_frame, read_totals
-from headrace.transport.protocol import RECEIPT, FrameKind
+from headrace.transport.frames import Frame, limit_stalls, read_frame, read_totals
+from headrace.transport.protocol import RECEIPT, STALL_SECONDS, FrameKind
 
 _MAX_WAITING_BYTES = 128 << 20  # of all partitions: room for the tasks that run beside the one whose turn it is
 _MAX_CURRENT_BYTES = 16 << 20  # of the partition whose turn it is: more would only be a slow caller's
@@ -264,6 +264,7 @@ class PartitionReceiver:
         why = ""
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
+            limit_stalls(sock, STALL_SECONDS)
             while (frame := read_frame(sock, nonce)) is not None:
                 if frame.kind is FrameKind.ERROR:
                     why = json.loads(frame.message.to_pybytes())["text"]

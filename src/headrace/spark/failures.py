@@ -47,6 +47,9 @@ def translate(error: BaseException) -> errors.HeadraceError | None:
 
 def _rebuilt(failure: str | None, message: str) -> errors.HeadraceError:
     if failure is not None:
-        return Failure.from_json(failure).to_exception()
+        try:
+            return Failure.from_json(failure).to_exception()
+        except Exception:  # user code can write to a worker's connection: what looks like a failure may be none
+            return errors.TransportError(message)
     match = _TRANSPORT.match(message)
     return errors.TransportError(match["message"]) if match else errors.HeadraceError(message)

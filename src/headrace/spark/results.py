@@ -198,7 +198,10 @@ def _check_types(schema: pa.Schema) -> None:
 
 
 def _own(error: Exception) -> BaseException:
-    translated = translate(error)
+    try:
+        translated = translate(error)
+    except Exception:  # the JVM that knows more is gone; whoever waits for the result must hear of it all the same
+        return error
     if translated is None:
         return error
     if translated.__cause__ is None and not isinstance(error, HeadraceError):

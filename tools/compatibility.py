@@ -19,6 +19,9 @@ One wheel and one jar serve PySpark 4.0, 4.1, 4.2 and 4.3. `pip install headrace
 it is; `pip install 'headrace[spark]'` brings one where there is none. PySpark 3.5 is refused when `headrace.spark` is
 imported, and a version newer than these is used with a warning.
 
+"all" are the tests of `tests/spark` and `tests/process`, the "core" is session, negotiation, filters, partitioning,
+streaming, results and early stop; where a row names files of `tests/spark`, these alone were run.
+
 *This page is made by `make matrix`, which installs the wheel beside each Spark and runs the tests on it. Do not edit.*
 """
 
@@ -35,12 +38,15 @@ them. What `ctx.explain` says is true for the version that you run.
 
 @dataclass(frozen=True)
 class Cell:
+    """``tests`` is "all", "core", or names of test files."""
+
     spark: str
     python: str
     jdk: str
+    tests: str
 
     def __str__(self) -> str:
-        return f"Spark {self.spark}, Python {self.python}, JDK {self.jdk}"
+        return f"Spark {self.spark}, Python {self.python}, JDK {self.jdk}, tests: {self.tests}"
 
 
 @dataclass(frozen=True)
@@ -72,16 +78,16 @@ def load() -> dict[Cell, Result]:
     entries = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
     results = {}
     for entry in entries:
-        cell = Cell(entry.pop("spark"), entry.pop("python"), entry.pop("jdk"))
+        cell = Cell(*(entry.pop(name) for name in ("spark", "python", "jdk", "tests")))
         results[cell] = Result(**{**entry, "failed": tuple(entry["failed"])})
     return results
 
 
 def document(results: dict[Cell, Result]) -> str:
     """The whole page."""
-    lines = ["\n## What was run\n", "| Spark | Python | JDK | tests | date |", "|---|---|---|---|---|"]
+    lines = ["\n## What was run\n", "| Spark | Python | JDK | tests | result | date |", "|---|---|---|---|---|---|"]
     for cell, result in sorted(results.items(), key=_order):
-        lines.append(f"| {cell.spark} | {cell.python} | {cell.jdk} | {result.text()} | {result.date} |")
+        lines.append(f"| {cell.spark} | {cell.python} | {cell.jdk} | {cell.tests} | {result.text()} | {result.date} |")
     lines += _failures(results)
     differences = "".join(
         f"| {difference.what} | {'.'.join(map(str, difference.since))} | {difference.before} |\n"
@@ -100,9 +106,9 @@ def _failures(results: dict[Cell, Result]) -> Iterable[str]:
             yield f"- {cell}: `{name}`"
 
 
-def _order(item: tuple[Cell, Result]) -> tuple[tuple[int, ...], ...]:
+def _order(item: tuple[Cell, Result]) -> tuple[list[list[int]], str]:
     cell = item[0]
-    return tuple(tuple(map(int, part.split("."))) for part in (cell.jdk, cell.python, cell.spark))
+    return [list(map(int, part.split("."))) for part in (cell.jdk, cell.python, cell.spark)], cell.tests
 
 
 def _declared() -> list[Any]:

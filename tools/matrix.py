@@ -1,7 +1,7 @@
 """Runs the tests, with one wheel, on every Spark, JDK and Python that the machine has; writes docs/compatibility.md.
 
-``python -m tools.matrix`` runs all cells; ``--spark 4.0``, ``--jdk 25`` and ``--python 3.13`` only those, and ``--tests
-tests/spark/test_session.py`` other tests. Results of earlier runs are kept for the cells that are not run.
+``python -m tools.matrix`` runs all cells: all tests on the usual JDK and Python, the core elsewhere. ``--spark 4.0``,
+``--jdk 25`` and ``--python 3.13`` run those only. Results of earlier runs are kept for the cells that are not run.
 """
 
 from __future__ import annotations
@@ -13,42 +13,41 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 from tools import compatibility
 from tools.compatibility import Cell, Result
 from tools.environments import JDKS, PYTHONS, ROOT, SPARKS, environment, jdk
 
-ALL_TESTS = ("tests/spark", "tests/process")
-CORE_TESTS = ("tests/spark", "-m", "core")
+SUITES = {"all": ("tests/spark", "tests/process"), "core": ("tests/spark", "-m", "core")}
 USUAL_PYTHON, USUAL_JDK = PYTHONS[0], JDKS[0]
 CELL_SECONDS = 3600.0
 
 
 def cells() -> list[Cell]:
     """Every Spark on the usual JDK and Python; other JDKs with every Spark; other Pythons with the outermost two."""
-    usual = [Cell(spark, USUAL_PYTHON, USUAL_JDK) for spark in SPARKS]
-    jdks = [Cell(spark, USUAL_PYTHON, version) for version in JDKS[1:] for spark in SPARKS]
-    pythons = [Cell(spark, version, USUAL_JDK) for version in PYTHONS[1:] for spark in (SPARKS[0], SPARKS[-1])]
+    usual = [Cell(spark, USUAL_PYTHON, USUAL_JDK, "all") for spark in SPARKS]
+    jdks = [Cell(spark, USUAL_PYTHON, version, "core") for version in JDKS[1:] for spark in SPARKS]
+    pythons = [Cell(spark, version, USUAL_JDK, "core") for version in PYTHONS[1:] for spark in (SPARKS[0], SPARKS[-1])]
     return [*usual, *jdks, *pythons]
 
 
 def main() -> None:
     """Ends with status 1 if a test failed in any cell."""
     arguments = _arguments()
+    tests = ", ".join(arguments.tests) if arguments.tests else None
     chosen = [
-        cell
+        replace(cell, tests=tests or cell.tests)
         for cell in cells()
         if cell.spark in (arguments.spark or SPARKS)
         and cell.python in (arguments.python or PYTHONS)
         and cell.jdk in (arguments.jdk or JDKS)
     ]
-    wheel = build_wheel()
+    wheel = arguments.wheel or build_wheel()
     failed = False
     for cell in chosen:
-        usual = cell.python == USUAL_PYTHON and cell.jdk == USUAL_JDK
-        tests = arguments.tests or (ALL_TESTS if usual and not arguments.core else CORE_TESTS)
-        result = run(cell, wheel, tests)
+        result = run(cell, wheel)
         compatibility.record(cell, result)
         print(f"{cell}: {result.text()}", flush=True)
         failed = failed or bool(result.failed)
@@ -64,7 +63,7 @@ def build_wheel() -> Path:
     return wheel
 
 
-def run(cell: Cell, wheel: Path, tests: tuple[str, ...] | list[str]) -> Result:
+def run(cell: Cell, wheel: Path) -> Result:
     """Install the wheel where the cell's Spark is and run the tests against it, not against the sources."""
     today = dt.date.today().isoformat()
     home = jdk(cell.jdk)
@@ -74,19 +73,23 @@ def run(cell: Cell, wheel: Path, tests: tuple[str, ...] | list[str]) -> Result:
     if python is None:
         return Result(today, missing=f"no Python {cell.python} on this machine")
     pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, f"{wheel}[sql,pandas]"], check=True)
+    subprocess.run([*pip, f"{wheel}[cli,sql,pandas]"], check=True)
     subprocess.run([*pip, "--force-reinstall", "--no-deps", wheel], check=True)
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch) / "report.xml"
-        command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
+        pytest: list[str | Path] = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
         path = f"{home}/bin{os.pathsep}{python.parent}{os.pathsep}{os.environ['PATH']}"
         environ = {**os.environ, "JAVA_HOME": home, "PATH": path}
         environ.pop("PYTHONPATH", None)
         try:
-            subprocess.run(command, cwd=ROOT, env=environ, timeout=CELL_SECONDS, check=False)
+            subprocess.run([*pytest, *_paths(cell.tests)], cwd=ROOT, env=environ, timeout=CELL_SECONDS, check=False)
         except subprocess.TimeoutExpired:
             return Result(today, failed=("the run took longer than an hour",))
         return _read(report, today)
+
+
+def _paths(tests: str) -> tuple[str, ...]:
+    return SUITES.get(tests) or tuple(f"tests/spark/test_{name}.py" for name in tests.split(", "))
 
 
 def _read(report: Path, today: str) -> Result:
@@ -104,8 +107,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--spark", action="append", choices=SPARKS)
     parser.add_argument("--python", action="append", choices=PYTHONS)
     parser.add_argument("--jdk", action="append", choices=JDKS)
-    parser.add_argument("--core", action="store_true", help="the core tests in every cell")
-    parser.add_argument("--tests", nargs="+", help="these tests in every cell")
+    parser.add_argument("--tests", nargs="+", metavar="NAME", help="core, or tests/spark/test_NAME.py, in every cell")
+    parser.add_argument("--wheel", type=Path, help="a wheel that was built already")
     return parser.parse_args()
 
 

@@ -474,7 +474,7 @@ def test_partition_that_takes_long_to_open_disturbs_nobody(endpoint: Endpoint) -
     opening, let_go, stopped = threading.Event(), threading.Event(), threading.Event()
 
     class Late:
-        def serve(self, sock: socket.socket) -> None: ...
+        def serve(self, sock: socket.socket, nonce: int) -> None: ...
 
         def stop(self, reason: str) -> None:
             stopped.set()

@@ -2,7 +2,7 @@
 
 import typing
 
-from headrace.arrow.sources import BatchSource
+from headrace.arrow.sources import BatchSource, Interruptible
 from headrace.errors import (
     DeregisteredError,
     EvaluationError,
@@ -91,6 +91,7 @@ __all__ = [
     "HashPartitioning",
     "HeadraceError",
     "InList",
+    "Interruptible",
     "IsNull",
     "KeyPartitioning",
     "ListingTable",

@@ -54,6 +54,26 @@ class TableProvider(ABC):
         return None
 
 
+class PerScanProvider(TableProvider):
+    """A provider that remembers, from one question about a scan to the next, what it answered.
+
+    A provider is shared by all queries, and several scans may be negotiated at the same time: nothing about one of them
+    can be kept on it. So each scan gets an object of its own, which is dropped with the scan, planned or not.
+    """
+
+    @abstractmethod
+    def for_scan(self) -> TableProvider:
+        """The object that all questions about one scan are put to, in place of this one. ``schema`` is not asked of it.
+
+        Called once per scan, before the first question, possibly on a thread that is not the caller's. Must be cheap.
+        """
+
+
+def for_scan(provider: TableProvider) -> TableProvider:
+    """What to negotiate one scan with: the provider itself unless it keeps something for each scan."""
+    return provider.for_scan() if isinstance(provider, PerScanProvider) else provider
+
+
 def pushdown_exact_where_possible(filters: Sequence[Expr], *, schema: pa.Schema | None = None) -> list[FilterPushdown]:
     """EXACT for each filter that ``to_pyarrow(schema=schema)`` translates, else UNSUPPORTED, in order.
 

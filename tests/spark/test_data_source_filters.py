@@ -12,6 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
+from headrace.arrow.types import wire_schema
+from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.registry import RegisteredTable
 from versions import skip_module_without
 
 skip_module_without("data source filters")
@@ -131,25 +134,36 @@ def test_push_filters_answers_tell_kept_from_returned() -> None:
 
 def test_push_filters_interleaved_scans_each_get_their_own_reader() -> None:
     provider = pushing()
-    schema = pa.schema([("id", pa.int32())])
-    asked = [(number("=", 7), hr.Not(hr.IsNull(ID))), (number("=", 8), number(">", 3)), (number("=", 7),)]
-    for filters in asked:
-        provider.supports_filters_pushdown(filters)
+    table = RegisteredTable("t", provider, provider.schema(), wire_schema(provider.schema()))
+    before = dict(vars(provider))
     # IS NOT NULL is implied by id = 7 and not part of the request
-    for filters, expected in [((number("=", 8), number(">", 3)), 8), ((number("=", 7),), 7), ((number("=", 7),), 7)]:
-        plan = provider.scan(hr.ScanRequest(schema, ("id",), filters))
-        assert [batch["id"].to_pylist() for batch in plan.execute(0)] == [[expected]]
-        assert len(plan._reader.given) in (1, 2)
-    assert not provider._waiting
-    fresh = provider.scan(hr.ScanRequest(schema, ("id",)))
-    assert sum(batch.num_rows for batch in fresh.execute(0)) == 300
+    asked = [(number("=", 7), hr.Not(hr.IsNull(ID))), (number("=", 8), number(">", 3)), (number("=", 7),), ()]
+    negotiations = [Negotiation(table) for _ in asked]
+    for negotiation, filters in zip(negotiations, asked, strict=True):
+        negotiation.offer_filters(filters)
+    plans: list[Any] = [negotiation.plan().plan for negotiation in reversed(negotiations)]
+    assert [sum(batch.num_rows for batch in plan.execute(0)) for plan in plans] == [300, 1, 1, 1]
+    assert [[batch["id"].to_pylist() for batch in plan.execute(0)] for plan in plans[1:]] == [[[7]], [[8]], [[7]]]
+    assert [len(plan._reader.given) for plan in plans] == [0, 1, 2, 2]
+    assert vars(provider) == before
 
 
-def test_push_filters_that_are_never_scanned_are_forgotten() -> None:
+def test_scan_without_a_question_before_pushes_the_filters_of_the_request() -> None:
     provider = pushing()
-    for n in range(200):
-        provider.supports_filters_pushdown([number("=", n)])
-    assert len(provider._waiting) <= 64
+    plan = provider.scan(hr.ScanRequest(pa.schema([("id", pa.int32())]), ("id",), (number("=", 7),)))
+    assert [batch["id"].to_pylist() for batch in plan.execute(0)] == [[7]]
+    assert len(plan._reader.given) == 1
+
+
+def test_push_filters_behind_a_sorted_table_one_reader_is_asked_and_reads() -> None:
+    inner = hr.from_data_source(PushingSource)
+    provider = hr.SortedTable(inner, [hr.SortKey("id")])
+    schema = provider.schema()
+    negotiation = Negotiation(RegisteredTable("t", provider, schema, wire_schema(schema)))
+    negotiation.offer_filters((number("=", 7), hr.Not(hr.IsNull(ID))))
+    plan: Any = negotiation.plan().plan
+    assert [batch["id"].to_pylist() for batch in plan.execute(0)] == [[7]]
+    assert len(plan._inner._reader.given) == 2
 
 
 @pytest.mark.parametrize(

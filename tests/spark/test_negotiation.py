@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,9 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import headrace as hr
+from producing import wait_until
 from recording import Batches, Recorder, exact, executed_nodes, plan_text, table_of
 
 pytestmark = pytest.mark.core
@@ -307,3 +310,83 @@ def test_calls_from_several_threads_each_get_their_own_scan(ctx: hr.SessionConte
         thread.join(60)
     assert results == [[0, 1]] * 4
     assert counts(live)["scan"] == 4
+
+
+# --- who keeps a negotiation ---------------------------------------------------------------------------------
+
+
+def collect_garbage(ctx: hr.SessionContext) -> None:
+    gc.collect()  # Python's handles of the JVM's objects
+    jvm: Any = ctx.spark.sparkContext._jvm
+    jvm.java.lang.System.gc()
+
+
+def negotiated(ctx: hr.SessionContext) -> int:
+    """How many scans Python keeps something of."""
+    collect_garbage(ctx)
+    return len(ctx._planner._scans)
+
+
+def builder_with_a_filter(ctx: hr.SessionContext, name: str) -> Any:
+    """A scan builder as Spark makes one, that was offered ``a IS NOT NULL`` and is never built."""
+    jvm: Any = ctx.spark.sparkContext._jvm
+    gateway: Any = ctx.spark.sparkContext._gateway
+    table = ctx._registry.find(name)
+    assert table is not None
+    schema = ctx.table(name)._jdf.schema()
+    builder = jvm.org.headrace.spark.scan.HeadraceScanBuilder(ctx._context_id, table.id, name, schema)
+    connector = jvm.org.apache.spark.sql.connector.expressions
+    children = gateway.new_array(connector.Expression, 1)
+    children[0] = connector.Expressions.column("a")
+    predicates = gateway.new_array(connector.filter.Predicate, 1)
+    predicates[0] = connector.filter.Predicate("IS_NOT_NULL", children)
+    assert len(builder.pushPredicates(predicates)) == 0
+    return builder
+
+
+def test_negotiation_whose_builder_is_dropped_is_forgotten(ctx: hr.SessionContext) -> None:
+    provider = registered(ctx, table_of(ABC, answer=exact))
+    builders = [builder_with_a_filter(ctx, "t") for _ in range(5)]
+    assert negotiated(ctx) == 5
+    builders.clear()
+    wait_until(lambda: negotiated(ctx) == 0)
+    assert [name for name, _ in provider.calls if name == "scan"] == []
+
+
+def test_negotiation_whose_provider_refuses_to_scan_is_forgotten(ctx: hr.SessionContext) -> None:
+    class Refusing(Recorder):
+        def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+            raise RuntimeError("not today")
+
+    ctx.register_table("t", Refusing(ABC.schema, [], answer=exact))
+    with pytest.raises(Exception, match="not today"):
+        ctx.sql("SELECT a FROM t WHERE a > 1").collect()
+    wait_until(lambda: negotiated(ctx) == 0)
+
+
+def test_negotiation_filters_are_offered_once_and_only_their_answers_come_back(ctx: hr.SessionContext) -> None:
+    provider = registered(ctx, table_of(ABC, answer=exact))
+    asked: list[tuple[str, dict[str, Any]]] = []
+    planner: Any = ctx._planner
+    answer = planner.call
+
+    def recorded(operation: str, payload: str) -> str:
+        asked.append((operation, json.loads(payload)))
+        return str(answer(operation, payload))
+
+    planner.call = recorded
+    planned(ctx.sql("SELECT a FROM t WHERE a > 1 LIMIT 2"))
+    about_scans = [(operation, question) for operation, question in asked if operation in ("offer", "plan")]
+    assert [operation for operation, _ in about_scans] == ["offer", "plan"]
+    (_, offer), (_, plan) = about_scans
+    assert list(offer["offers"]) == ["filters"]
+    assert sorted(plan["offers"]) == ["columns", "limit", "settings"]
+    assert offer["scan"] == plan["scan"]
+    assert provider.request().limit == 2
+    assert len(provider.request().filters) == 2
+
+
+def test_connector_of_another_release_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.spark.session.PLANNER_VERSION", 99)
+    with pytest.raises(hr.TransportError, match=r"this package speaks \(99, \d+\)"):
+        hr.SessionContext(spark)

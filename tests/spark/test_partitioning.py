@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headrace as hr
-from headrace.negotiate.scan import hash_keys
+from headrace.negotiate.partitioning import hash_keys
 from recording import Batches, Recorder, executed_nodes
 from session_settings import session_settings
 from versions import has

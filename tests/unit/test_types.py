@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import headrace as hr
 from documented_types import ROWS, documented_type
 from headrace.arrow.conversion import converter, to_wire
 from headrace.arrow.nulls import forbidden_null, forbids_nulls
-from headrace.arrow.spark_types import pruned_schema, spark_schema_json
+from headrace.arrow.spark_types import pruned_schema, spark_schema
 from headrace.arrow.types import wire_schema, wire_type
 from lossless import LOSSLESS, coded, runs
 
@@ -72,7 +71,7 @@ def test_converter_same_type_is_none() -> None:
 def test_spark_schema_nullability_is_kept_at_every_level() -> None:
     inner = pa.struct([pa.field("a", pa.int8(), nullable=False), ("b", pa.int8())])
     schema = pa.schema([pa.field("s", inner, nullable=False), ("l", pa.list_(pa.field("x", pa.int8(), False)))])
-    struct, array = json.loads(spark_schema_json(wire_schema(schema)))["fields"]
+    struct, array = spark_schema(wire_schema(schema))["fields"]
     assert (struct["nullable"], array["nullable"]) == (False, True)
     assert [field["nullable"] for field in struct["type"]["fields"]] == [False, True]
     assert array["type"]["containsNull"] is False
@@ -98,7 +97,7 @@ PAIR = pa.struct([("a", pa.int8()), ("b", pa.int8())])
     ids=str,
 )
 def test_pruned_schema_nested_field_is_cut_and_data_follows(type_: pa.DataType, pruned: pa.DataType) -> None:
-    wanted = json.loads(spark_schema_json(pa.schema([("c", wire_type(pruned, "c"))])))
+    wanted = spark_schema(pa.schema([("c", wire_type(pruned, "c"))]))
     assert pruned_schema(pa.schema([("c", type_)]), wanted).field("c").type == pruned
     convert = converter(type_, wire_type(pruned, "c"), "c")
     assert convert is not None
@@ -159,7 +158,7 @@ def test_spark_schema_comments_are_told_at_every_level() -> None:
             pa.field("plain", pa.int64(), metadata={"comment": ""}),
         ]
     )
-    told = json.loads(spark_schema_json(wire_schema(schema), schema))
+    told = spark_schema(wire_schema(schema), schema)
     comments = {field["name"]: field["metadata"] for field in told["fields"]}
     assert comments == {name: {"comment": f"about {name}"} for name in "slmd"} | {"plain": {}}
     types = [field["type"] for field in told["fields"]]

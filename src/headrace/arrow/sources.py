@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
@@ -13,6 +13,23 @@ class ArrowStreamExportable(Protocol):
     """Anything that hands out an Arrow C stream: a polars or pandas frame, a duckdb result, a reader."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
+@runtime_checkable
+class Interruptible(Protocol):
+    """What ``execute`` returns may have this method too: it is then told at once that Spark reads no more.
+
+    Without it a thread of your own process (``Placement.DRIVER``) that waits inside one C call is stopped when that
+    call returns. ``interrupt`` knows better how to wake it: it cancels a request, closes a socket, sets an event.
+    """
+
+    def interrupt(self, reason: str) -> None:
+        """Make a ``next`` that waits return or raise soon; ``reason`` says why the query reads no more.
+
+        Called at most once for each ``execute``, on a thread of Headrace's and never on the one that iterates: while
+        ``next`` runs, between two calls of it, or just when the stream is being closed. It must not wait for the
+        iterating thread. What ``next`` gives or raises afterwards reaches nobody; ``close`` is called as always.
+        """
 
 
 BatchSource: TypeAlias = Iterable[pa.RecordBatch] | pa.RecordBatchReader | ArrowStreamExportable

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute
 
-from headrace.arrow.types import DIRECT, is_list
+from headrace.arrow.nested import with_nested_changed
+from headrace.arrow.types import DIRECT
 
 SparkType = str | dict[str, Any]
 
@@ -23,14 +22,15 @@ _SQL_NAMES = {
     "timestamp_ltz": "timestamp",
 }
 """Other names that Spark has for the same types."""
+_PARTS = {"key": "keyType", "value": "valueType", "element": "elementType"}
 
 
-def spark_schema_json(schema: pa.Schema, declared: pa.Schema | None = None) -> str:
-    """The Spark StructType, as JSON, for a *wire* schema; with the comments of the fields of ``declared``, the table's.
+def spark_schema(schema: pa.Schema, declared: pa.Schema | None = None) -> dict[str, Any]:
+    """Spark's StructType, in ``DataType.json`` form, for a *wire* schema; with the comments of ``declared``.
 
     A field's comment is its metadata's ``comment``, as in Parquet files that Spark or pyarrow wrote.
     """
-    return json.dumps(_spark_struct(list(schema), None if declared is None else list(declared)))
+    return _spark_struct(list(schema), None if declared is None else list(declared))
 
 
 def spark_type(type_: pa.DataType, declared: pa.DataType | None = None) -> SparkType:
@@ -104,32 +104,13 @@ def _comment(field: pa.Field) -> dict[str, str]:
 
 
 def _pruned_field(field: pa.Field, wanted: SparkType) -> pa.Field:
-    return field.with_type(_pruned_type(field.type, wanted))
+    if isinstance(wanted, str):
+        return field  # a plain type, in which nothing is nested
 
+    def only_wanted(part: str, fields: list[pa.Field]) -> list[pa.Field]:
+        if part != "fields":
+            return [_pruned_field(fields[0], wanted[_PARTS[part]])]
+        by_name = {inner.name: inner for inner in fields}
+        return [_pruned_field(by_name[inner["name"]], inner["type"]) for inner in wanted["fields"]]
 
-def _pruned_type(type_: pa.DataType, wanted: SparkType) -> pa.DataType:
-    if not isinstance(wanted, dict):
-        return type_
-    kind = pa.types
-    if isinstance(type_, pa.BaseExtensionType):
-        return _pruned_type(type_.storage_type, wanted)  # an extension type cannot be made of other fields
-    if kind.is_dictionary(type_):
-        return pa.dictionary(type_.index_type, _pruned_type(type_.value_type, wanted), type_.ordered)
-    if kind.is_run_end_encoded(type_):
-        return pa.run_end_encoded(type_.run_end_type, _pruned_type(type_.value_type, wanted))
-    if kind.is_struct(type_):
-        by_name = {type_.field(i).name: type_.field(i) for i in range(type_.num_fields)}
-        return pa.struct([_pruned_field(by_name[field["name"]], field["type"]) for field in wanted["fields"]])
-    if kind.is_map(type_):
-        key = _pruned_field(type_.key_field, wanted["keyType"])
-        return pa.map_(key, _pruned_field(type_.item_field, wanted["valueType"]), type_.keys_sorted)
-    if is_list(type_):
-        element = _pruned_field(type_.value_field, wanted["elementType"])
-        if kind.is_fixed_size_list(type_):
-            return pa.list_(element, type_.list_size)
-        if kind.is_large_list(type_):
-            return pa.large_list(element)
-        if kind.is_list_view(type_):
-            return pa.list_view(element)
-        return pa.large_list_view(element) if kind.is_large_list_view(type_) else pa.list_(element)
-    return type_
+    return field.with_type(with_nested_changed(field.type, only_wanted))

@@ -14,19 +14,11 @@ from headrace.arrow.nulls import forbidden_null, forbids_nulls
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.arrow.types import wire_schema
 from headrace.errors import SchemaMismatchError
+from headrace.execute.live import LivePlan
 from headrace.execute.stopping import StopFlag
 from headrace.plan import ExecutionPlan
 
 _END = object()
-
-
-class MergingSource(Iterator[pa.RecordBatch]):
-    """A source whose next batch is everything that was waiting, merged into one.
-
-    ``patient``: many batches may be waiting, so it pays to ask for the next one only after the last has been read.
-    """
-
-    patient: bool
 
 
 @dataclass(frozen=True)
@@ -42,6 +34,15 @@ class ScanTask:
     @property
     def plan_name(self) -> str:
         return type(self.plan).__name__
+
+    @property
+    def live(self) -> LivePlan | None:
+        """The plan, if it is one of what lives in the driver."""
+        return self.plan if isinstance(self.plan, LivePlan) else None
+
+    def place(self, method: str) -> str:
+        """Who is blamed for an error while a partition is read."""
+        return self.live.failure_place if self.live is not None else f"{self.plan_name}.{method}"
 
     def wire_schema(self) -> pa.Schema:
         return wire_schema(self.request_schema)

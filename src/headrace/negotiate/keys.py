@@ -10,8 +10,8 @@ import pyarrow.compute
 
 from headrace.arrow.conversion import to_wire
 from headrace.errors import PlanError, SchemaMismatchError
+from headrace.negotiate.partitioning import hash_keys
 from headrace.negotiate.registry import RegisteredTable
-from headrace.negotiate.scan import hash_keys
 from headrace.plan import HashPartitioning, KeyPartitioning
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from headrace.errors import TableExistsError
+from headrace.execute.live import LiveTable
 from headrace.provider import TableProvider
 
 
@@ -20,12 +21,16 @@ class RegisteredTable:
     provider: TableProvider
     schema: pa.Schema
     wire_schema: pa.Schema
-    spark_schema_json: str
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def provider_name(self) -> str:
         return type(self.provider).__name__
+
+    @property
+    def live(self) -> LiveTable | None:
+        """The provider, if it is a live table."""
+        return self.provider if isinstance(self.provider, LiveTable) else None
 
 
 class Registry:

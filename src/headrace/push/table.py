@@ -7,11 +7,9 @@ from collections import deque
 
 import pyarrow as pa
 
-from headrace.arrow.sources import BatchSource
-from headrace.errors import StreamConsumedError
-from headrace.execute.partition_stream import MergingSource
-from headrace.plan import ExecutionPlan, Placement, ScanRequest, UnknownPartitioning
-from headrace.provider import TableProvider
+from headrace.errors import StreamConsumedError, StreamError
+from headrace.execute.live import LivePlan, LiveTable, MergingSource
+from headrace.plan import ExecutionPlan, ScanRequest, UnknownPartitioning
 from headrace.push.channel import END, Channel, Reader
 from headrace.push.packing import Packed, Packing
 
@@ -21,7 +19,7 @@ _TAKEN_BYTES = 8 << 20
 _MAX_REASON_CHARS = 300
 
 
-class StreamingTable(TableProvider):
+class StreamingTable(LiveTable):
     """A table that is fed through a TableSink and can be scanned once.
 
     Filters stay with Spark; columns and limit are honoured before bytes leave this process.
@@ -51,11 +49,13 @@ class StreamingTable(TableProvider):
         if self._scans.is_reading(query):
             self.channel.end_scan(_why_ended(error))
 
+    def abandon(self, error: StreamError) -> None:
+        self.channel.abandon(error)
 
-class StreamingPlan(ExecutionPlan):
+
+class StreamingPlan(LivePlan):
     """Reads the channel's partitions in the process that holds the sink."""
 
-    placement = Placement.DRIVER
     failure_place = "the producer"
 
     def __init__(self, table: StreamingTable) -> None:
@@ -64,14 +64,9 @@ class StreamingPlan(ExecutionPlan):
         self.table = table
 
     def claim(self, partition: int, execution: int) -> ChannelStream:
-        """``execution`` is Spark's number for the query, -1 for a job outside of SQL (``df.rdd``)."""
         return self.table.claim(partition, self if execution < 0 else execution)
 
-    def execute(self, partition: int) -> BatchSource:
-        return self.table.claim(partition, self)
-
     def released(self) -> None:
-        """Nothing in Spark can run this plan any more."""
         self.table.query_ended(self)
 
     def describe(self) -> str:

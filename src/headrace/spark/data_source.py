@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,15 +12,11 @@ from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StringTy
 from pyspark.sql.utils import to_str
 
 from headrace.errors import HeadraceError, PlanError, RegistrationError, UnsupportedTypeError
-from headrace.expr.nodes import Expr, IsNull, Not
-from headrace.expr.not_null import not_null_columns
+from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest
-from headrace.provider import FilterPushdown, TableProvider
+from headrace.provider import FilterPushdown, PerScanProvider, TableProvider
 from headrace.spark.data_source_plan import DataSourcePlan
 from headrace.spark.versions import arrow_schema, pushes_filters, types_without_arrow
-
-_MOST_WAITING = 64
-"""Readers that were given filters for a scan that never came (a query that failed meanwhile) are forgotten."""
 
 
 def from_data_source(
@@ -48,15 +42,13 @@ def from_data_source(
     return DataSourceTable(cls(options=CaseInsensitiveDict(texts)), schema)
 
 
-class DataSourceTable(TableProvider):
+class DataSourceTable(PerScanProvider):
     """What ``from_data_source`` returns."""
 
     def __init__(self, source: DataSource, schema: StructType | str | None) -> None:
         self._source = source
         self._given = schema
         self._struct: StructType | None = None
-        self._lock = threading.Lock()
-        self._waiting: OrderedDict[tuple[Expr, ...], list[DataSourceReader]] = OrderedDict()
 
     def schema(self) -> pa.Schema:
         struct: Any = self._source.schema() if self._given is None else self._given
@@ -64,48 +56,60 @@ class DataSourceTable(TableProvider):
             struct = DataType.fromDDL(struct)  # by Spark's own parser, which needs a running session
         if not isinstance(struct, StructType):
             raise RegistrationError(
-                f"{self._name}.schema() returned {type(struct).__name__}, expected a StructType or its DDL text"
+                f"{self.name}.schema() returned {type(struct).__name__}, expected a StructType or its DDL text"
             )
         for field in struct:
             _check_type(field.dataType, field.name)
         self._struct = struct
         return pa.schema(list(map(_commented, arrow_schema(struct), struct)))
 
+    def for_scan(self) -> DataSourceScan:
+        return DataSourceScan(self)
+
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
-        reader = self._reader()
-        answers = [FilterPushdown.UNSUPPORTED] * len(filters)
-        if pushes_filters(reader):
-            answers = self._push(reader, filters)
-        key = _used(filters, answers)
-        with self._lock:
-            self._waiting.setdefault(key, []).append(reader)
-            self._waiting.move_to_end(key)
-            while len(self._waiting) > _MOST_WAITING:
-                self._waiting.popitem(last=False)
-        return answers
+        return self.for_scan().supports_filters_pushdown(filters)
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
-        reader = self._taken(request.filters)
-        if reader is None:
-            reader = self._reader()
-            if request.filters:
-                self._push(reader, request.filters)
-        return DataSourcePlan(reader, self._partitions(reader), self._schema(), request.projection, self._name)
+        return self.for_scan().scan(request)
 
     @property
-    def _name(self) -> str:
+    def name(self) -> str:
         return str(type(self._source).name())
 
-    def _schema(self) -> StructType:
+    def struct(self) -> StructType:
         if self._struct is None:
-            raise HeadraceError(f"data source {self._name}: schema() has not been called; register the table first")
+            raise HeadraceError(f"data source {self.name}: schema() has not been called; register the table first")
         return self._struct
 
-    def _reader(self) -> DataSourceReader:
-        reader = self._source.reader(schema=self._schema())
+    def reader(self) -> DataSourceReader:
+        reader = self._source.reader(schema=self.struct())
         if not isinstance(reader, DataSourceReader):
-            raise PlanError(f"{self._name}.reader() returned {type(reader).__name__}, expected a DataSourceReader")
+            raise PlanError(f"{self.name}.reader() returned {type(reader).__name__}, expected a DataSourceReader")
         return reader
+
+
+class DataSourceScan(TableProvider):
+    """One scan of a data source: the reader that is given the filters is the one that reads."""
+
+    def __init__(self, table: DataSourceTable) -> None:
+        self._table = table
+        self._reader: DataSourceReader | None = None
+
+    def schema(self) -> pa.Schema:
+        return self._table.schema()
+
+    def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
+        self._reader = reader = self._table.reader()
+        return self._push(reader, filters) if pushes_filters(reader) else [FilterPushdown.UNSUPPORTED] * len(filters)
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        reader = self._reader
+        if reader is None:
+            reader = self._table.reader()
+            if request.filters:
+                self._push(reader, request.filters)
+        name, struct = self._table.name, self._table.struct()
+        return DataSourcePlan(reader, self._partitions(reader), struct, request.projection, name)
 
     def _push(self, reader: DataSourceReader, filters: Sequence[Expr]) -> list[FilterPushdown]:
         """EXACT for those the reader keeps, INEXACT for those it returns: it may have used them in part."""
@@ -115,24 +119,13 @@ class DataSourceTable(TableProvider):
         returned = {id(filter_) for filter_ in reader.pushFilters(list(given.values()))} if given else set()
         if not returned <= {id(filter_) for filter_ in given.values()}:
             raise PlanError(
-                f"{type(reader).__name__}.pushFilters of data source {self._name} returned a filter it was not given; "
-                "it must return those objects of its argument that Spark is to evaluate"
+                f"{type(reader).__name__}.pushFilters of data source {self._table.name} returned a filter it was not "
+                "given; it must return those objects of its argument that Spark is to evaluate"
             )
         answers = [FilterPushdown.UNSUPPORTED] * len(filters)
         for index, filter_ in given.items():
             answers[index] = FilterPushdown.INEXACT if id(filter_) in returned else FilterPushdown.EXACT
         return answers
-
-    def _taken(self, filters: tuple[Expr, ...]) -> DataSourceReader | None:
-        """The reader that was given just these filters; scans of several threads may be planned at a time."""
-        with self._lock:
-            readers = self._waiting.get(filters)
-            if not readers:
-                return None
-            reader = readers.pop(0)
-            if not readers:
-                del self._waiting[filters]
-            return reader
 
     def _partitions(self, reader: DataSourceReader) -> tuple[InputPartition, ...]:
         try:
@@ -141,27 +134,10 @@ class DataSourceTable(TableProvider):
             return (InputPartition(None),)
         if not isinstance(partitions, Sequence) or not all(isinstance(p, InputPartition) for p in partitions):
             raise PlanError(
-                f"{type(reader).__name__}.partitions() of data source {self._name} returned {partitions!r:.200}, "
+                f"{type(reader).__name__}.partitions() of data source {self._table.name} returned {partitions!r:.200}, "
                 "expected a list of InputPartitions"
             )
         return tuple(partitions) or (InputPartition(None),)
-
-
-def _used(filters: Sequence[Expr], answers: Sequence[FilterPushdown]) -> tuple[Expr, ...]:
-    """The filters that the request for this scan will have: all used ones but an IS NOT NULL that others imply."""
-    pairs = list(zip(filters, answers, strict=True))
-    exact = [expr for expr, answer in pairs if answer is FilterPushdown.EXACT]
-    not_null = frozenset(column for expr in exact for column in not_null_columns(expr))
-    return tuple(
-        expr
-        for expr, answer in pairs
-        if answer is FilterPushdown.EXACT
-        or (answer is FilterPushdown.INEXACT and not (_is_not_null(expr) and expr.operand.operand in not_null))  # type: ignore[attr-defined]
-    )
-
-
-def _is_not_null(expr: Expr) -> bool:
-    return isinstance(expr, Not) and isinstance(expr.operand, IsNull)
 
 
 def _commented(field: pa.Field, described: StructField) -> pa.Field:

@@ -9,7 +9,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from headrace.negotiate.scan import IMPLIED, PlannedScan, partitioning_text, sort_key_text
+from headrace.negotiate.filters import OfferedFilter
+from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
 from headrace.spark.planner import Planner
 
@@ -18,7 +19,7 @@ _REASONS = {
     "exact": "Spark does not filter again",
     "inexact": "used to skip data; Spark filters again",
     "unsupported": "the provider does not use it; Spark filters",
-    IMPLIED: "another EXACT filter implies it",
+    "implied": "another EXACT filter implies it",
 }
 _LIMITS = ("GlobalLimitExec", "LocalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec")
 _EXCHANGES = ("ShuffleExchangeExec", "BroadcastExchangeExec")
@@ -89,7 +90,7 @@ def _block(number: int, found: _Found, scan: PlannedScan | None) -> str:
         f"  partitions    {scan.partitioning.n}",
         f"  columns       {columns}  [{len(request.projection)} of {len(scan.table.schema)}]",
     ]
-    lines += _labelled("filters", [_filter_line(expr, answer) for expr, answer in scan.filters])
+    lines += _labelled("filters", [_filter_line(offered) for offered in scan.filters])
     left = _conditions(above)
     if left:
         lines.append(f"  left to Spark {' AND '.join(left)}")
@@ -109,10 +110,10 @@ def _placement(scan: PlannedScan) -> str:
     return "Spark's Python workers" if scan.plan.placement.name == "EXECUTORS" else "this process (DRIVER)"
 
 
-def _filter_line(expr: Any, answer: str) -> str:
-    if expr is None:
+def _filter_line(offered: OfferedFilter) -> str:
+    if offered.expr is None:
         return "(a filter of Spark's that has no form here)  UNSUPPORTED: Spark filters"
-    return f"{expr!r}  {answer.upper()}: {_REASONS[answer]}"
+    return f"{offered.expr!r}  {offered.word.upper()}: {_REASONS[offered.word]}"
 
 
 def _conditions(above: tuple[_Step, ...]) -> list[str]:

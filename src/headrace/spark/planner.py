@@ -12,18 +12,19 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.spark_types import spark_schema
 from headrace.errors import HeadraceError, StreamError
 from headrace.execute.failure import Failure
-from headrace.execute.partition_stream import ScanTask
+from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.keys import key_batch
+from headrace.negotiate.negotiation import Negotiation
 from headrace.negotiate.pickling import pickled_task
-from headrace.negotiate.registry import RegisteredTable, Registry
-from headrace.negotiate.scan import PlannedScan, ProviderRaised, answer_filters, plan_scan
+from headrace.negotiate.planned import PlannedScan
+from headrace.negotiate.registry import Registry
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
-from headrace.push.table import StreamingPlan, StreamingTable
-from headrace.spark.predicates import decode
+from headrace.spark.offers import take_offers
 from headrace.transport.driver_partition import DriverPartition
-from headrace.transport.endpoint import Claim, Endpoint
+from headrace.transport.endpoint import Endpoint
 from headrace.transport.inbox import ResultInbox
 
 
@@ -37,14 +38,14 @@ class Planner:
         self._archive = archive
         self._by_value = by_value
         self._lock = threading.Lock()
-        self._scans: dict[str, PlannedScan] = {}
-        self._tickets: dict[str, bytes] = {}
+        self._scans: dict[str, Negotiation] = {}
+        self._tickets: dict[str, list[bytes]] = {}
         self._inboxes: dict[str, ResultInbox] = {}
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "load": self._load,
             "list": self._list,
-            "filters": self._filters,
-            "scan": self._scan,
+            "offer": self._offer,
+            "plan": self._plan,
             "release": self._release,
             "query_end": self._query_end,
             "result_partitions": self._result_partitions,
@@ -62,7 +63,8 @@ class Planner:
     def scan_record(self, scan_id: str) -> PlannedScan | None:
         """The negotiated scan behind a Scan object of Spark's, for explain."""
         with self._lock:
-            return self._scans.get(scan_id)
+            negotiation = self._scans.get(scan_id)
+        return negotiation.planned if negotiation is not None else None
 
     def expect_result(self, inbox_id: str, inbox: ResultInbox) -> None:
         """A query is about to send its result to ``inbox``."""
@@ -75,7 +77,7 @@ class Planner:
 
     def close(self) -> None:
         with self._lock:
-            tickets = list(self._tickets.values())
+            tickets = [ticket for tickets in self._tickets.values() for ticket in tickets]
             inboxes = list(self._inboxes.values())
             self._scans.clear()
             self._tickets.clear()
@@ -88,26 +90,26 @@ class Planner:
         table = self._registry.find(question["table"])
         if table is None:
             return {"exists": False}
-        return {"exists": True, "name": table.name, "table": table.id, "schema": json.loads(table.spark_schema_json)}
+        return {
+            "exists": True,
+            "name": table.name,
+            "table": table.id,
+            "schema": spark_schema(table.wire_schema, table.schema),
+        }
 
     def _list(self, _question: dict[str, Any]) -> dict[str, Any]:
         return {"tables": self._registry.names()}
 
-    def _filters(self, question: dict[str, Any]) -> dict[str, Any]:
-        table = self._table(question)
-        return {"answers": answer_filters(table, [decode(node) for node in question["filters"]])}
+    def _offer(self, question: dict[str, Any]) -> dict[str, Any]:
+        return take_offers(self._negotiation(question), question["offers"])
 
-    def _scan(self, question: dict[str, Any]) -> dict[str, Any]:
-        table = self._table(question)
-        filters = [decode(node) for node in question["filters"]]
-        answers, settings = question["answers"], question["settings"]
-        scan = plan_scan(table, filters, answers, question["columns"], question["limit"], settings)
-        task = ScanTask(table.name, scan.plan, scan.plan_schema, scan.request.schema, scan.request.limit)
+    def _plan(self, question: dict[str, Any]) -> dict[str, Any]:
+        negotiation = self._negotiation(question)
+        take_offers(negotiation, question["offers"])
+        scan = negotiation.plan()
         answer: dict[str, Any] = {
-            "scan": scan.id,
             "description": scan.description(),
-            "table": table.id,
-            "streaming": isinstance(table.provider, StreamingTable),
+            "streaming": scan.table.live is not None,
             "partitions": scan.partitioning.n,
             "partitioning": _partitioning_json(scan),
             "ordering": [
@@ -117,9 +119,13 @@ class Planner:
             "rows": scan.statistics.num_rows,
             "bytes": scan.statistics.size_in_bytes,
         }
-        ticket = None
+        task = scan.task()
         if scan.plan.placement is Placement.DRIVER:
-            ticket = self._endpoint.offer(_opener(task), scan.partitioning.n)
+            ticket = self._endpoint.offer(
+                lambda claim: DriverPartition(task, claim.partition, claim.execution), scan.partitioning.n
+            )
+            with self._lock:
+                self._tickets.setdefault(scan.id, []).append(ticket)
             answer["endpoint"] = self._endpoint.address(ticket)
         else:
             payload = pickle.dumps((sys.path, pickled_task(task, by_value=self._by_value)))
@@ -128,26 +134,23 @@ class Planner:
                 "archive": self._archive,
                 "task": base64.b64encode(payload).decode(),
             }
-        with self._lock:
-            self._scans[scan.id] = scan
-            if ticket is not None:
-                self._tickets[scan.id] = ticket
         return answer
 
     def _release(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Nothing in Spark can go on with the negotiation or run its plan any more."""
         with self._lock:
-            scan = self._scans.pop(question["scan"], None)
-            ticket = self._tickets.pop(question["scan"], None)
-        if ticket is not None:
+            negotiation = self._scans.pop(question["scan"], None)
+            tickets = self._tickets.pop(question["scan"], [])
+        for ticket in tickets:
             self._endpoint.withdraw(ticket)
-        if scan is not None and isinstance(scan.plan, StreamingPlan):
-            scan.plan.released()
+        if negotiation is not None:
+            negotiation.release()
         return {}
 
     def _query_end(self, question: dict[str, Any]) -> dict[str, Any]:
         for table in self._registry.tables():
-            if isinstance(table.provider, StreamingTable):
-                table.provider.query_ended(question["execution"], question["error"])
+            if table.live is not None:
+                table.live.query_ended(question["execution"], question["error"])
         return {}
 
     def _result_partitions(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -157,21 +160,21 @@ class Planner:
             inbox.announce(question["partitions"])
         return {}
 
-    def _table(self, question: dict[str, Any]) -> RegisteredTable:
+    def _negotiation(self, question: dict[str, Any]) -> Negotiation:
+        """The one with the id that the JVM chose; made when it is first heard of."""
         table = self._registry.find_id(question["table"])
         if table is None:
             raise HeadraceError("the table behind this DataFrame was deregistered or replaced; build the query again")
-        return table
+        with self._lock:
+            negotiation = self._scans.get(question["scan"])
+        if negotiation is None:
+            negotiation = Negotiation(table, question["scan"])
+            with self._lock:
+                self._scans[negotiation.id] = negotiation
+        return negotiation
 
     class Java:
         implements = ("org.headrace.spark.planner.Planner",)
-
-
-def _opener(task: ScanTask) -> Callable[[Claim], DriverPartition]:
-    if isinstance(task.plan, StreamingPlan):
-        plan = task.plan
-        return lambda claim: DriverPartition(task, claim.partition, plan.claim(claim.partition, claim.execution))
-    return lambda claim: DriverPartition(task, claim.partition)
 
 
 def _partitioning_json(scan: PlannedScan) -> dict[str, Any] | None:

@@ -13,7 +13,6 @@ from pyspark.errors import AnalysisException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
-from headrace.arrow.spark_types import spark_schema_json
 from headrace.arrow.types import wire_schema
 from headrace.errors import (
     DeregisteredError,
@@ -116,7 +115,7 @@ class SessionContext:
                 f"{type(provider).__name__}.schema() returned {type(schema).__name__}, expected a pyarrow.Schema"
             )
         wire = wire_schema(schema)
-        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire, schema)), replace=replace)
+        self._register(RegisteredTable(name, provider, schema, wire), replace=replace)
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
         old = self._add_with_view(table, replace=replace)
@@ -164,7 +163,7 @@ class SessionContext:
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
         )
         provider = StreamingTable(name, channel, packing)
-        self._register(RegisteredTable(name, provider, schema, wire, spark_schema_json(wire, schema)), replace=False)
+        self._register(RegisteredTable(name, provider, schema, wire), replace=False)
         return TableSink(channel, packing)
 
     def _watch_queries(self) -> None:
@@ -313,8 +312,8 @@ def _tls(setting: Callable[[str], str | None]) -> TlsIdentity | None:
 
 
 def _abandon(table: RegisteredTable, error: StreamError) -> None:
-    if isinstance(table.provider, StreamingTable):
-        table.provider.channel.abandon(error)
+    if table.live is not None:
+        table.live.abandon(error)
 
 
 def _check_name(name: str) -> None:

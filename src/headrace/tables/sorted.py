@@ -10,10 +10,10 @@ from headrace.arrow.sources import BatchSource
 from headrace.errors import RegistrationError
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest, SortKey, Statistics
-from headrace.provider import FilterPushdown, TableProvider
+from headrace.provider import FilterPushdown, PerScanProvider, TableProvider, for_scan
 
 
-class SortedTable(TableProvider):
+class SortedTable(PerScanProvider):
     """``inner``, with the promise that each partition is sorted by ``keys``; Spark then sorts less.
 
     The promise is about each partition as ``inner`` has them, not about the table as a whole, and it is relied on:
@@ -45,6 +45,9 @@ class SortedTable(TableProvider):
                     f"({', '.join(schema.names)})"
                 )
         return schema
+
+    def for_scan(self) -> TableProvider:
+        return SortedTable(for_scan(self._inner), self._keys)
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         return self._inner.supports_filters_pushdown(filters)

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from headrace.arrow.types import wire_schema
 from headrace.errors import HeadraceError
+from headrace.execute.live import LiveTable
 from headrace.expr.nodes import Expr
-from headrace.negotiate.scan import PlannedScan
+from headrace.negotiate.planned import PlannedScan
 from headrace.provider import TableProvider
-from headrace.push.table import StreamingTable
 from headrace.testing.filters import check_filters, check_limits
 from headrace.testing.layout import check_layout, check_statistics
 from headrace.testing.probe import CheckStopped, Probe, error_text, on_other_thread
@@ -53,7 +53,7 @@ def check_provider(
     """
     if not isinstance(provider, TableProvider):
         raise TypeError(f"check_provider takes a TableProvider, not {type(provider).__name__}")
-    if isinstance(provider, StreamingTable):
+    if isinstance(provider, LiveTable):
         raise TypeError("check_provider scans a table many times, and a push table can be scanned once")
     if samples < 1 or max_rows < 1:
         raise ValueError("samples and max_rows must be at least 1")

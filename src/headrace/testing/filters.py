@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 
 from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
-from headrace.negotiate.scan import PlannedScan
+from headrace.negotiate.filters import OfferedFilter
+from headrace.negotiate.planned import PlannedScan
 from headrace.provider import FilterPushdown
 from headrace.testing.generated import generated_filters
 from headrace.testing.layout import check_layout
@@ -22,30 +23,28 @@ from headrace.testing.rows import difference, shown
 from headrace.testing.scans import check_pickling
 from headrace.testing.truth import Truth, is_true, note_cut_short
 
-_EXACT, _INEXACT = FilterPushdown.EXACT.value, FilterPushdown.INEXACT.value
-
 
 @dataclass(frozen=True)
 class _Asked:
     """Filters that were asked about together, and their answers; ``used`` are those that the scan is given."""
 
-    filters: tuple[Expr, ...]
-    answers: tuple[str, ...]
+    offered: tuple[OfferedFilter, ...]
 
     @property
     def exact(self) -> list[Expr]:
-        return self._answered(_EXACT)
+        return [one.expr for one in self.offered if one.expr is not None and one.answer is FilterPushdown.EXACT]
 
     @property
     def used(self) -> list[Expr]:
-        return self._answered(_EXACT, _INEXACT)
+        return [one.requested for one in self.offered if one.requested is not None]
 
-    def _answered(self, *wanted: str) -> list[Expr]:
-        return [expr for expr, answer in zip(self.filters, self.answers, strict=True) if answer in wanted]
+    @property
+    def is_exact(self) -> bool:
+        """Whether all are: Spark then filters no more, and may offer a limit."""
+        return len(self.exact) == len(self.offered)
 
     def __str__(self) -> str:
-        pairs = zip(self.filters, self.answers, strict=True)
-        texts = [f"{answer.upper()} for `{expr!r}`" for expr, answer in pairs if answer in (_EXACT, _INEXACT)]
+        texts = [f"{one.word.upper()} for `{one.expr!r}`" for one in self.offered if one.requested is not None]
         return f"answered {' and '.join(texts)}"
 
 
@@ -56,7 +55,7 @@ def check_filters(
     generated = generated_filters(truth.table, rng, samples)
     single = tuple(dict.fromkeys((*given, *generated.single)))
     with contextlib.suppress(CheckStopped):
-        probe.answers(single)
+        probe.negotiate(single)
     all_exact: list[tuple[Expr, ...]] = []
     pickled: set[str] = set()
     unread: set[frozenset[str]] = set()
@@ -64,20 +63,22 @@ def check_filters(
         if not filters:
             continue
         with contextlib.suppress(CheckStopped):
-            asked = _Asked(filters, tuple(probe.answers(filters)))
+            negotiation = probe.negotiate(filters)
+            asked = _Asked(negotiation.filters)
             if not asked.used:
                 continue
-            scan = probe.plan(Promise.FILTERS, None, filters, asked.answers)
-            if not pickled.issuperset(asked.answers):
-                pickled.update(asked.answers)
+            scan = probe.plan(Promise.FILTERS, negotiation)
+            words = {one.word for one in asked.offered}
+            if not pickled.issuperset(words):
+                pickled.update(words)
                 check_pickling(probe, scan, None)
             right = _check_rows(probe, truth, asked, scan)
-            if right and len(asked.exact) == len(filters):
+            if right and asked.is_exact:
                 all_exact.append(filters)
                 columns = frozenset(name for expr in filters for name in expr.columns())
                 if columns not in unread:
                     unread.add(columns)
-                    _check_unread(probe, truth, asked, columns)
+                    _check_unread(probe, truth, filters, columns)
     _note_limits_of_data(probe, truth, all_exact)
     return all_exact
 
@@ -129,14 +130,15 @@ def _check_known(probe: Probe, rows: pa.Table, reading: Reading, what: str, prom
     return not new
 
 
-def _check_unread(probe: Probe, truth: Truth, asked: _Asked, columns: frozenset[str]) -> None:
+def _check_unread(probe: Probe, truth: Truth, filters: tuple[Expr, ...], columns: frozenset[str]) -> None:
     """Spark does not read a column that only EXACT filters use."""
-    others = [field for field in probe.all_columns if field["name"] not in columns]
-    scan = probe.plan(Promise.FILTERS, others, asked.filters, asked.answers)
+    negotiation = probe.negotiate(filters, [field for field in probe.table.schema if field.name not in columns])
+    asked = _Asked(negotiation.filters)
+    scan = probe.plan(Promise.FILTERS, negotiation)
     reading = probe.read(scan, Promise.FILTERS)
-    if truth.complete:
+    if truth.complete and asked.is_exact:
         with contextlib.suppress(NotImplementedError, EvaluationError):
-            expected = truth.in_columns(truth.matching(asked.filters), scan.request.schema)
+            expected = truth.in_columns(truth.matching(filters), scan.request.schema)
             if differs := difference(expected, reading.table):
                 unread = ", ".join(sorted(columns))
                 message = f"{asked} but not for a scan that does not read {unread}: {differs}"
@@ -166,7 +168,7 @@ def check_limits(probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...
     with contextlib.suppress(NotImplementedError, EvaluationError):
         matching = {filters: truth.matching(filters).num_rows for filters in all_exact}
         some = [filters for filters in all_exact if 0 < matching[filters] < count]
-        for filters in rng.sample(some, min(len(some), samples * len(probe.all_columns))):
+        for filters in rng.sample(some, min(len(some), samples * len(probe.table.schema))):
             for limit in sorted({1, matching[filters]}):
                 _check_limit(probe, truth, filters, limit)
     if not truth.complete:
@@ -175,8 +177,10 @@ def check_limits(probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...
 
 def _check_limit(probe: Probe, truth: Truth, filters: tuple[Expr, ...], limit: int) -> None:
     with contextlib.suppress(CheckStopped):
-        scan = probe.plan(Promise.LIMIT, None, filters, [_EXACT] * len(filters), limit)
-        reading = probe.read(scan, Promise.LIMIT)
+        negotiation = probe.negotiate(filters, limit=limit)
+        if not _Asked(negotiation.filters).is_exact:
+            return  # an answer that is not always the same; Spark would not offer the limit here
+        reading = probe.read(probe.plan(Promise.LIMIT, negotiation), Promise.LIMIT)
         check_layout(probe, reading)
         expected = truth.matching(filters)
         found, wanted = reading.table.num_rows, min(limit, expected.num_rows)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import dataclasses
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,14 +14,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.spark_types import spark_schema_json
 from headrace.arrow.types import wire_schema
 from headrace.errors import HeadraceError, PlanError, SchemaMismatchError
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag
 from headrace.expr.nodes import Expr
+from headrace.negotiate.asking import ProviderRaised
+from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
-from headrace.negotiate.scan import PlannedScan, ProviderRaised, answer_filters, plan_scan
 from headrace.provider import TableProvider
 from headrace.testing.report import Findings, Promise, Severity
 from headrace.testing.watch import watched
@@ -52,11 +53,9 @@ class Probe:
     """One provider under test, and what was found about it."""
 
     def __init__(self, provider: TableProvider, schema: pa.Schema, findings: Findings, max_rows: int) -> None:
-        wire = wire_schema(schema)
-        self.table = RegisteredTable(type(provider).__name__, provider, schema, wire, spark_schema_json(wire))
+        self.table = RegisteredTable(type(provider).__name__, provider, schema, wire_schema(schema))
         self.findings = findings
         self.max_rows = max_rows
-        self.all_columns: list[dict[str, Any]] = json.loads(self.table.spark_schema_json)["fields"]
         self.seconds: list[float] = []
 
     @property
@@ -64,31 +63,33 @@ class Probe:
         """How many scans were planned."""
         return len(self.seconds)
 
-    def answers(self, filters: Sequence[Expr]) -> list[str]:
-        """The provider's answers. Raises CheckStopped when they cannot be used."""
-        with self._reported(Promise.FILTERS, "supports_filters_pushdown"):
-            return answer_filters(self.table, filters)
+    def negotiate(
+        self, filters: Sequence[Expr] = (), columns: Iterable[pa.Field] | None = None, limit: int | None = None
+    ) -> Negotiation:
+        """Offer a scan to the provider, all columns if none are given. Raises CheckStopped for answers of no use."""
+        negotiation = Negotiation(self.table)
+        if filters:
+            with self._reported(Promise.FILTERS, "supports_filters_pushdown"):
+                negotiation.offer_filters(filters)
+        if columns is not None:
+            negotiation.offer_columns(pa.schema(columns))
+        if limit is not None:
+            negotiation.offer_limit(limit)
+        return negotiation
 
-    def plan(
-        self,
-        blame: Promise,
-        columns: Sequence[dict[str, Any]] | None = None,
-        filters: Sequence[Expr] = (),
-        answers: Sequence[str] = (),
-        limit: int | None = None,
-    ) -> PlannedScan:
-        """Plan a scan. ``columns`` in Spark's JSON form. What goes wrong is a finding about ``blame``, and raises
+    def plan(self, blame: Promise, negotiation: Negotiation | None = None) -> PlannedScan:
+        """Plan what was negotiated, or a plain scan. What goes wrong is a finding about ``blame``, and raises
         CheckStopped."""
-        wanted = {"fields": list(self.all_columns if columns is None else columns)}
+        negotiation = negotiation or self.negotiate()
         with self._reported(blame, "scan"):
-            return plan_scan(self.table, list(filters), list(answers), wanted, limit, {})
+            return negotiation.plan()
 
     def stream(self, scan: PlannedScan, partition: int, task: ScanTask | None = None) -> PartitionStream:
         """One partition, as it is read for Spark; without the limit, so that all that comes is seen."""
         return PartitionStream(task or self.task(scan), partition, StopFlag(lambda: None))
 
     def task(self, scan: PlannedScan) -> ScanTask:
-        return ScanTask(self.table.name, scan.plan, scan.plan_schema, scan.request.schema, None)
+        return dataclasses.replace(scan.task(), limit=None)
 
     def read(self, scan: PlannedScan, blame: Promise, task: ScanTask | None = None) -> Reading:
         """Every partition, but no more than ``max_rows`` rows and then one batch of each further partition."""

@@ -5,26 +5,26 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from random import Random
-from typing import Any
 
+import pyarrow as pa
+
+from headrace.arrow.nested import with_nested_changed
 from headrace.testing.layout import check_layout
 from headrace.testing.probe import CheckStopped, Probe
 from headrace.testing.report import Promise
 from headrace.testing.truth import Truth
 
-Field = dict[str, Any]
-"""A column in Spark's JSON form."""
-
 
 def check_projections(probe: Probe, truth: Truth, rng: Random) -> None:
-    for columns in _projections(probe.all_columns, rng):
+    for columns in _projections(list(probe.table.schema), rng):
         with contextlib.suppress(CheckStopped):
-            reading = probe.read(probe.plan(Promise.PROJECTION, columns), Promise.PROJECTION)
+            negotiation = probe.negotiate(columns=columns)
+            reading = probe.read(probe.plan(Promise.PROJECTION, negotiation), Promise.PROJECTION)
             check_layout(probe, reading)
             truth.compare(probe, reading, Promise.PROJECTION, "other values than in a scan of all columns")
 
 
-def _projections(fields: list[Field], rng: Random) -> Iterator[list[Field]]:
+def _projections(fields: list[pa.Field], rng: Random) -> Iterator[list[pa.Field]]:
     yield fields[::-1]
     yield from ([field] for field in fields)
     yield []
@@ -39,15 +39,12 @@ def _projections(fields: list[Field], rng: Random) -> Iterator[list[Field]]:
                 yield [*fields[:position], pruned, *fields[position + 1 :]]
 
 
-def _pruned(field: Field, which: int) -> Field:
-    return {**field, "type": _pruned_type(field["type"], which)}
-
-
-def _pruned_type(type_: Any, which: int) -> Any:
+def _pruned(field: pa.Field, which: int) -> pa.Field:
     """Every struct, wherever it is nested, with only its first (0) or last (-1) field."""
-    if not isinstance(type_, dict):
-        return type_
-    if type_["type"] == "struct" and type_["fields"]:
-        return {**type_, "fields": [_pruned(type_["fields"][which], which)]}
-    inner = {"array": ["elementType"], "map": ["valueType"]}.get(type_["type"], [])
-    return {**type_, **{name: _pruned_type(type_[name], which) for name in inner}}
+
+    def only_one(part: str, fields: list[pa.Field]) -> list[pa.Field]:
+        if part == "key" or not fields:
+            return fields
+        return [_pruned(fields[which], which)]
+
+    return field.with_type(with_nested_changed(field.type, only_one))

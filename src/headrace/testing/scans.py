@@ -13,7 +13,7 @@ from headrace.arrow.sources import close_sources
 from headrace.arrow.types import wire_schema
 from headrace.errors import PlanError
 from headrace.negotiate.pickling import pickled_task
-from headrace.negotiate.scan import PlannedScan
+from headrace.negotiate.planned import PlannedScan
 from headrace.plan import Placement
 from headrace.testing.probe import CheckStopped, Probe, Reading, error_text
 from headrace.testing.report import Promise, Severity

@@ -6,7 +6,6 @@ import ctypes
 import socket
 import threading
 
-from headrace.arrow.sources import BatchSource
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag, StopRequested
 from headrace.transport.serve import serve_partition
@@ -24,7 +23,9 @@ class DriverPartition:
 
     receives = False
 
-    def __init__(self, task: ScanTask, partition: int, source: BatchSource | None = None) -> None:
+    def __init__(self, task: ScanTask, partition: int, execution: int = -1) -> None:
+        """``execution`` is Spark's number for the query. Raises what a live plan's ``claim`` does."""
+        source = task.live.claim(partition, execution) if task.live is not None else None
         self._thread_id = 0
         self._stopped = threading.Event()
         self._stop = StopFlag(self._interrupt)

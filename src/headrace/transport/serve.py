@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from headrace.errors import ScanEndedError
 from headrace.execute.failure import Failure
-from headrace.execute.partition_stream import MergingSource, PartitionStream
+from headrace.execute.live import MergingSource
+from headrace.execute.partition_stream import PartitionStream
 from headrace.execute.stopping import StopRequested
 from headrace.transport.coalesce import CoalescingWriter
 from headrace.transport.frames import SEND_BUFFER_BYTES, FrameWriter
@@ -115,5 +116,4 @@ def _stopped(stream: PartitionStream) -> Failure:
 
 
 def _failure(error: BaseException, stream: PartitionStream, method: str) -> Failure:
-    where = getattr(stream.task.plan, "failure_place", None) or f"{stream.task.plan_name}.{method}"
-    return Failure.of(error, where=where, table=stream.task.table, partition=stream.partition)
+    return Failure.of(error, where=stream.task.place(method), table=stream.task.table, partition=stream.partition)

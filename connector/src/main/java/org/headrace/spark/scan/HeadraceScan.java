@@ -32,22 +32,23 @@ import org.headrace.spark.transport.PartitionOrigin;
 /** One planned scan: what Python answered, in Spark's interfaces; driver JVM. */
 public final class HeadraceScan
     implements Scan, Batch, SupportsReportPartitioning, SupportsReportOrdering, SupportsReportStatistics {
+  private final Negotiation negotiation;
   private final String table;
   private final StructType readSchema;
   private final JsonNode plan;
   private final HeadraceReaderFactory readerFactory;
 
-  HeadraceScan(String context, String table, StructType readSchema, JsonNode plan) {
+  HeadraceScan(Negotiation negotiation, String table, StructType readSchema, JsonNode plan) {
+    this.negotiation = negotiation;
     this.table = table;
     this.readSchema = readSchema;
     this.plan = plan;
-    ScanHandle handle = new ScanHandle(context, plan.get("scan").asText());
-    this.readerFactory = new HeadraceReaderFactory(handle, PartitionOrigin.of(plan, table), readSchema);
+    this.readerFactory = new HeadraceReaderFactory(negotiation, PartitionOrigin.of(plan, table), readSchema);
   }
 
   /** Identifies the scan to Python; read by explain. */
   public String scanId() {
-    return plan.get("scan").asText();
+    return negotiation.id();
   }
 
   /** Whether the table can be scanned once only. */
@@ -61,7 +62,7 @@ public final class HeadraceScan
 
   /** Differs for each registration, of whatever context. */
   public String tableId() {
-    return plan.get("table").asText();
+    return negotiation.table();
   }
 
   public int partitionCount() {

@@ -3,6 +3,7 @@ package org.headrace.spark.scan;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import com.fasterxml.jackson.databind.util.RawValue;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -14,21 +15,20 @@ import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 
-/** Collects what Spark's planner offers for one scan and relays it to Python; driver JVM. */
+/**
+ * Relays to Python what Spark's planner offers for one scan; driver JVM.
+ *
+ * <p>One method for each kind of pushdown: it tells or asks {@link Negotiation}, and says to Spark what Python answered.
+ */
 public final class HeadraceScanBuilder
     implements SupportsPushDownV2Filters, SupportsPushDownRequiredColumns, SupportsPushDownLimit {
-  private final String context;
-  private final String tableId;
+  private final Negotiation negotiation;
   private final String tableName;
-  private final ArrayNode filters = Planners.JSON.createArrayNode();
-  private final ArrayNode answers = Planners.JSON.createArrayNode();
   private final List<Predicate> pushed = new ArrayList<>();
   private StructType columns;
-  private Integer limit;
 
   public HeadraceScanBuilder(String context, String tableId, String tableName, StructType schema) {
-    this.context = context;
-    this.tableId = tableId;
+    this.negotiation = new Negotiation(context, tableId);
     this.tableName = tableName;
     this.columns = schema;
   }
@@ -38,18 +38,15 @@ public final class HeadraceScanBuilder
     if (predicates.length == 0) {
       return predicates;
     }
+    ArrayNode filters = Planners.JSON.createArrayNode();
     for (Predicate predicate : predicates) {
       ObjectNode json = PredicateJson.of(predicate);
       filters.add(json == null ? Planners.JSON.nullNode() : json);
     }
-    ObjectNode question = Planners.JSON.createObjectNode();
-    question.put("table", tableId);
-    question.set("filters", filters);
-    JsonNode answered = Planners.ask(context, "filters", question).get("answers");
+    JsonNode answered = negotiation.offer("filters", filters);
     List<Predicate> left = new ArrayList<>();
     for (int i = 0; i < predicates.length; i++) {
       String answer = answered.get(i).asText();
-      answers.add(answer);
       boolean exact = answer.equals("exact") || answer.equals("implied");
       if (!exact) {
         left.add(predicates[i]);
@@ -69,26 +66,21 @@ public final class HeadraceScanBuilder
   @Override
   public void pruneColumns(StructType requiredSchema) {
     columns = requiredSchema;
+    negotiation.tell("columns", Planners.JSON.getNodeFactory().rawValueNode(new RawValue(columns.json())));
   }
 
   /** Partly pushed, the interface's default: Spark keeps its own limit, which many partitions need. */
   @Override
   public boolean pushLimit(int limit) {
-    this.limit = limit;
+    negotiation.tell("limit", Planners.JSON.getNodeFactory().numberNode(limit));
     return true;
   }
 
   @Override
   public Scan build() {
-    ObjectNode question = Planners.JSON.createObjectNode();
-    question.put("table", tableId);
-    question.set("filters", filters);
-    question.set("answers", answers);
-    question.put("limit", limit);
-    ObjectNode settings = question.putObject("settings");
+    ObjectNode settings = Planners.JSON.createObjectNode();
     Versions.partitioningSettings().forEach(settings::put);
-    question.putRawValue("columns", new com.fasterxml.jackson.databind.util.RawValue(columns.json()));
-    JsonNode answer = Planners.ask(context, "scan", question);
-    return new HeadraceScan(context, tableName, columns, answer);
+    negotiation.tell("settings", settings);
+    return new HeadraceScan(negotiation, tableName, columns, negotiation.plan());
   }
 }

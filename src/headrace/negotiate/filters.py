@@ -1,0 +1,85 @@
+"""Filters that Spark offers for a scan, and the provider's answers to them; driver Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.errors import PlanError
+from headrace.expr.nodes import Expr, IsNull, Not
+from headrace.expr.not_null import not_null_columns
+from headrace.negotiate.asking import asking, kind_of
+from headrace.negotiate.registry import RegisteredTable
+from headrace.provider import FilterPushdown, TableProvider
+
+
+@dataclass(frozen=True)
+class OfferedFilter:
+    """One conjunct that Spark offered, and what became of it.
+
+    ``expr`` is None for one that has no faithful form here. ``implied``: an IS NOT NULL that another, EXACT, filter
+    guarantees; nobody has to evaluate it.
+    """
+
+    expr: Expr | None
+    answer: FilterPushdown
+    implied: bool = False
+
+    @property
+    def requested(self) -> Expr | None:
+        """The expression, where ``ScanRequest.filters`` has it."""
+        return None if self.implied or self.answer is FilterPushdown.UNSUPPORTED else self.expr
+
+    @property
+    def word(self) -> str:
+        """The answer in one word: exact, inexact, unsupported, implied."""
+        return "implied" if self.implied else self.answer.value
+
+
+def answered_filters(
+    table: RegisteredTable, provider: TableProvider, filters: Sequence[Expr | None]
+) -> tuple[OfferedFilter, ...]:
+    """Ask the provider about all conjuncts at once. Raises PlanError, ProviderRaised.
+
+    A filter that could not be decoded is UNSUPPORTED without asking. An IS NOT NULL that an EXACT filter
+    implies needs no filter of Spark's, whatever the provider said of it: Spark adds these by itself, and
+    one left over would keep a limit from being pushed.
+    """
+    known = [expr for expr in filters if expr is not None]
+    answers = _provider_answers(table, provider, known)
+    exact = [expr for expr, answer in zip(known, answers, strict=True) if answer is FilterPushdown.EXACT]
+    guaranteed = frozenset(column for expr in exact for column in not_null_columns(expr))
+    result: list[OfferedFilter] = []
+    remaining = iter(answers)
+    for expr in filters:
+        if expr is None:
+            result.append(OfferedFilter(None, FilterPushdown.UNSUPPORTED))
+            continue
+        answer = next(remaining)
+        implied = isinstance(expr, Not) and isinstance(expr.operand, IsNull) and expr.operand.operand in guaranteed
+        result.append(OfferedFilter(expr, answer, implied and answer is not FilterPushdown.EXACT))
+    return tuple(result)
+
+
+def _provider_answers(table: RegisteredTable, provider: TableProvider, filters: list[Expr]) -> list[FilterPushdown]:
+    if not filters:
+        return []
+    where = f"{table.provider_name}.supports_filters_pushdown"
+    with asking(where, table.name):
+        answers = provider.supports_filters_pushdown(tuple(filters))
+    if not isinstance(answers, Sequence) or isinstance(answers, str):
+        raise PlanError(
+            f"{where} returned {kind_of(answers)}, expected a sequence with one FilterPushdown per filter "
+            f"(table {table.name!r})"
+        )
+    if len(answers) != len(filters):
+        raise PlanError(
+            f"{where} returned {len(answers)} answers for {len(filters)} filters (table {table.name!r}); "
+            f"the filters: {', '.join(map(repr, filters))}"
+        )
+    for expr, answer in zip(filters, answers, strict=True):
+        if not isinstance(answer, FilterPushdown):
+            raise PlanError(
+                f"{where} answered {answer!r} for the filter {expr!r}, expected a FilterPushdown (table {table.name!r})"
+            )
+    return list(answers)

@@ -1,0 +1,117 @@
+"""Checks of a plan that a provider returned, against the contract; driver Python."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.arrow.batches import indented, same_columns
+from headrace.arrow.types import value_bytes
+from headrace.errors import PlanError, SchemaMismatchError
+from headrace.negotiate.asking import asking, kind_of
+from headrace.negotiate.partitioning import check_partitioning
+from headrace.negotiate.registry import RegisteredTable
+from headrace.plan import ExecutionPlan, Partitioning, Placement, ScanRequest, SortKey, Statistics
+from headrace.provider import TableProvider
+
+
+@dataclass(frozen=True)
+class CheckedPlan:
+    """What a plan says of itself, each thing asked once and checked."""
+
+    plan: ExecutionPlan
+    schema: pa.Schema
+    text: str
+    partitioning: Partitioning
+    ordering: tuple[SortKey, ...]
+    statistics: Statistics
+
+
+def checked_plan(table: RegisteredTable, provider: TableProvider, request: ScanRequest) -> CheckedPlan:
+    """Ask the provider for a plan and check all it says. Raises PlanError, SchemaMismatchError, ProviderRaised."""
+    where = f"{table.provider_name}.scan"
+    with asking(where, table.name):
+        plan = provider.scan(request)
+    if not isinstance(plan, ExecutionPlan):
+        raise PlanError(f"{where} returned {kind_of(plan)}, expected an ExecutionPlan (table {table.name!r})")
+    name = f"{type(plan).__name__} (returned by {where}, table {table.name!r})"
+    with asking(name, table.name):  # properties and methods of the user's plan
+        text = plan.describe()
+        statistics = plan.statistics() or provider.statistics() or Statistics()
+        schema = getattr(plan, "schema", None)
+        partitioning, ordering, placement = plan.partitioning, tuple(plan.ordering), plan.placement
+    if not isinstance(placement, Placement):
+        raise PlanError(f"{name} has placement {placement!r}, expected a Placement")
+    if not isinstance(statistics, Statistics):
+        raise PlanError(f"{name} gave statistics {statistics!r}, expected Statistics or None")
+    checked_schema = _checked_schema(schema, request, table, name)
+    check_partitioning(partitioning, table, name)
+    return CheckedPlan(
+        plan=plan,
+        schema=checked_schema,
+        text=" ".join(str(text).split()),
+        partitioning=partitioning,
+        ordering=_usable_ordering(ordering, table, request, name),
+        statistics=_completed(statistics, request, name),
+    )
+
+
+def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, name: str) -> pa.Schema:
+    if not isinstance(schema, pa.Schema):
+        raise PlanError(f"{name} has schema {kind_of(schema)}, expected a pyarrow.Schema")
+    unpruned = pa.schema([table.schema.field(column) for column in request.projection])
+    for allowed in (request.schema, table.schema, unpruned):
+        if same_columns(schema, allowed):
+            return schema
+    raise SchemaMismatchError(
+        f"{name} has a schema that is neither the request's nor the table's\n"
+        f"requested:\n{indented(request.schema)}\nthe table's:\n{indented(table.schema)}\n"
+        f"found:\n{indented(schema)}"
+    )
+
+
+def _usable_ordering(
+    ordering: tuple[Any, ...], table: RegisteredTable, request: ScanRequest, name: str
+) -> tuple[SortKey, ...]:
+    """The leading sort keys that the query reads: an ordering ends where a column is missing."""
+    usable: list[SortKey] = []
+    for key in ordering:
+        if not isinstance(key, SortKey):
+            raise PlanError(f"{name} has the ordering {ordering!r}, expected SortKeys")
+        if key.column not in table.schema.names:
+            raise PlanError(f"{name} is ordered by {key.column!r}, which is not a column of the table")
+    for key in ordering:
+        if key.column not in request.projection:
+            break
+        usable.append(key)
+    return tuple(usable)
+
+
+def _completed(statistics: Statistics, request: ScanRequest, name: str) -> Statistics:
+    """Rows capped by the limit; a size from the rows where only those are known."""
+    rows, size = (_estimate(value, name) for value in (statistics.num_rows, statistics.size_in_bytes))
+    if rows is not None and request.limit is not None:
+        rows = min(rows, request.limit)
+    if rows is not None and size is None:
+        size = rows * (8 + sum(_width(field.type) for field in request.schema))
+    return Statistics(rows, size)
+
+
+def _estimate(value: Any, name: str) -> int | None:
+    if value is None:
+        return None
+    try:
+        number = operator.index(value)  # numpy's integers too
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise PlanError(f"{name} gave the statistic {value!r}, expected an integer that is not negative, or None")
+    return number
+
+
+def _width(type_: pa.DataType) -> int:
+    width = value_bytes(type_)
+    return 20 if width is None else max(1, int(width))  # 20 is what Spark assumes for a string

@@ -1,0 +1,198 @@
+"""Negotiation: offers, answers and plans of one scan, without an engine and without JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from headrace.arrow.types import wire_schema
+from headrace.negotiate.asking import ProviderRaised
+from headrace.negotiate.filters import OfferedFilter
+from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.partitioning import ScanSettings
+from headrace.negotiate.registry import RegisteredTable
+from headrace.provider import PerScanProvider
+
+SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
+EXACT, INEXACT, UNSUPPORTED = hr.FilterPushdown.EXACT, hr.FilterPushdown.INEXACT, hr.FilterPushdown.UNSUPPORTED
+A, B = hr.Column("a"), hr.Column("b")
+
+
+def is_five(column: hr.Column) -> hr.Expr:
+    return hr.Comparison("=", column, hr.Literal(5, pa.int64()))
+
+
+def not_null(column: hr.Column) -> hr.Expr:
+    return hr.Not(hr.IsNull(column))
+
+
+class Plan(hr.ExecutionPlan):
+    def __init__(self, schema: pa.Schema, **said: Any) -> None:
+        self.schema = schema
+        for name, value in said.items():
+            setattr(self, name, value)
+
+    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        raise AssertionError("planning does not execute")
+
+
+class Table(hr.TableProvider):
+    """Answers by the text of a filter's first column, and records its calls."""
+
+    def __init__(self, answers: dict[str, hr.FilterPushdown] | None = None, **said: Any) -> None:
+        self.answers = answers or {}
+        self.said = said
+        self.asked: list[tuple[hr.Expr, ...]] = []
+        self.requests: list[hr.ScanRequest] = []
+
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def supports_filters_pushdown(self, filters: Sequence[hr.Expr]) -> Sequence[hr.FilterPushdown]:
+        self.asked.append(tuple(filters))
+        return [self.answers.get(repr(expr), UNSUPPORTED) for expr in filters]
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        self.requests.append(request)
+        return Plan(request.schema, **self.said)
+
+
+def negotiation_of(provider: hr.TableProvider) -> Negotiation:
+    return Negotiation(RegisteredTable("t", provider, SCHEMA, wire_schema(SCHEMA)))
+
+
+def test_plan_nothing_offered_asks_for_all_columns_and_no_filters() -> None:
+    provider = Table()
+    scan = negotiation_of(provider).plan()
+    assert provider.asked == []
+    assert provider.requests == [hr.ScanRequest(SCHEMA, ("a", "b", "c"))]
+    assert (scan.request, scan.filters, scan.plan_schema) == (provider.requests[0], (), SCHEMA)
+
+
+def test_offers_all_kinds_are_in_the_request() -> None:
+    provider = Table({repr(is_five(A)): EXACT, repr(not_null(B)): INEXACT})
+    negotiation = negotiation_of(provider)
+    negotiation.offer_filters([is_five(A), not_null(B)])
+    negotiation.offer_limit(3)
+    pruned = pa.schema([("c", pa.float64()), ("a", pa.int64())])
+    negotiation.offer_columns(pruned)
+    scan = negotiation.plan()
+    assert provider.asked == [(is_five(A), not_null(B))]
+    assert provider.requests == [hr.ScanRequest(pruned, ("c", "a"), (is_five(A), not_null(B)), 3)]
+    assert negotiation.planned is scan
+    assert scan.id == negotiation.id
+
+
+def test_offer_filters_each_answer_says_who_filters() -> None:
+    provider = Table({repr(is_five(A)): EXACT, repr(not_null(A)): INEXACT, repr(is_five(B)): INEXACT})
+    negotiation = negotiation_of(provider)
+    offered = negotiation.offer_filters([not_null(A), None, is_five(A), is_five(B), not_null(B)])
+    assert provider.asked == [(not_null(A), is_five(A), is_five(B), not_null(B))]
+    assert offered == (
+        OfferedFilter(not_null(A), INEXACT, implied=True),
+        OfferedFilter(None, UNSUPPORTED),
+        OfferedFilter(is_five(A), EXACT),
+        OfferedFilter(is_five(B), INEXACT),
+        OfferedFilter(not_null(B), UNSUPPORTED),
+    )
+    assert [one.word for one in offered] == ["implied", "unsupported", "exact", "inexact", "unsupported"]
+    assert negotiation.plan().request.filters == (is_five(A), is_five(B))
+
+
+def test_offer_filters_none_that_is_known_does_not_ask_the_provider() -> None:
+    provider = Table()
+    assert negotiation_of(provider).offer_filters([None]) == (OfferedFilter(None, UNSUPPORTED),)
+    assert provider.asked == []
+
+
+def test_negotiations_of_one_table_do_not_see_each_other() -> None:
+    provider = Table({repr(is_five(A)): EXACT})
+    first, second = negotiation_of(provider), negotiation_of(provider)
+    first.offer_filters([is_five(A)])
+    first.offer_limit(1)
+    assert second.plan().request == hr.ScanRequest(SCHEMA, ("a", "b", "c"))
+    assert first.plan().request.limit == 1
+    assert first.id != second.id
+
+
+def test_plan_again_after_another_offer_the_last_plan_counts() -> None:
+    negotiation = negotiation_of(Table())
+    first = negotiation.plan()
+    negotiation.offer_limit(7)
+    second = negotiation.plan()
+    assert (first.request.limit, second.request.limit) == (None, 7)
+    assert negotiation.planned is second
+    assert first.id == second.id
+
+
+class Remembering(PerScanProvider):
+    """Each scan gets an object that knows what it was asked."""
+
+    def __init__(self) -> None:
+        self.scans: list[Table] = []
+
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        raise AssertionError("the scan's own object is asked")
+
+    def for_scan(self) -> hr.TableProvider:
+        self.scans.append(Table({repr(is_five(A)): EXACT}))
+        return self.scans[-1]
+
+
+def test_per_scan_provider_every_question_goes_to_the_scans_own_object() -> None:
+    provider = Remembering()
+    first, second = negotiation_of(provider), negotiation_of(provider)
+    second.offer_filters([is_five(B)])
+    first.offer_filters([is_five(A)])
+    first.plan()
+    one, two = provider.scans
+    assert (one.asked, two.asked) == ([(is_five(A),)], [(is_five(B),)])
+    assert (len(one.requests), len(two.requests)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (ScanSettings(), None),
+        (ScanSettings(bucketing=False), "spark.sql.sources.v2.bucketing.enabled is off"),
+        (ScanSettings(shuffle_one_side=True), "spark.sql.sources.v2.bucketing.shuffle.enabled is on"),
+        (
+            ScanSettings(compatible_transforms=True),
+            "spark.sql.sources.v2.bucketing.allowCompatibleTransforms.enabled is on",
+        ),
+        (ScanSettings(subset_of_keys=True), "a hash of several columns says nothing of one"),
+    ],
+    ids=str,
+)
+def test_settings_decide_whether_a_hash_partitioning_is_used(settings: ScanSettings, reason: str | None) -> None:
+    negotiation = negotiation_of(Table(partitioning=hr.HashPartitioning(["a", "b"], 8, "f")))
+    negotiation.settings = settings
+    unused = negotiation.plan().partitioning_unused
+    assert (unused is None) if reason is None else (unused is not None and reason in unused)
+
+
+def test_provider_raises_the_failure_names_method_and_table() -> None:
+    class Raising(Table):
+        def supports_filters_pushdown(self, filters: Sequence[hr.Expr]) -> Sequence[hr.FilterPushdown]:
+            raise LookupError("no index")
+
+        def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+            raise SystemExit(3)
+
+    negotiation = negotiation_of(Raising())
+    with pytest.raises(ProviderRaised) as filters:
+        negotiation.offer_filters([is_five(A)])
+    assert filters.value.failure.where == "Raising.supports_filters_pushdown"
+    assert (filters.value.failure.exception_type, filters.value.failure.table) == ("builtins.LookupError", "t")
+    assert negotiation.filters == ()
+    with pytest.raises(ProviderRaised) as scan:
+        negotiation.plan()
+    assert isinstance(scan.value.__cause__, SystemExit)
+    assert negotiation.planned is None

@@ -386,7 +386,7 @@ def test_negotiation_filters_are_offered_once_and_only_their_answers_come_back(c
     assert len(provider.request().filters) == 2
 
 
-def test_connector_of_another_protocol_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connector_of_another_release_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headrace.spark.session.PLANNER_VERSION", 99)
     with pytest.raises(hr.TransportError, match=r"this package speaks \(99, \d+\)"):
         hr.SessionContext(spark)

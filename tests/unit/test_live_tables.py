@@ -19,8 +19,9 @@ from headrace.tables.adbc.access import AdbcStream
 from headrace.tables.flight.stream import FlightStream
 from headrace.testing import check_provider
 from headrace.transport.driver_partition import DriverPartition
-from headrace.transport.frames import HEADER, FrameKind
+from headrace.transport.protocol import FRAME_HEADER, FrameKind
 from producing import NUMBERS, FunctionTable, numbers, ten_rows
+from raw_frames import NONCE
 
 
 class Basket(LiveTable):
@@ -37,8 +38,10 @@ class Basket(LiveTable):
     def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
         return BasketPlan(self)
 
-    def query_ended(self, query: int, error: str) -> None:
+    def query_ended(self, query: object, error: str = "", reason: str = "", *, planned: bool = False) -> None:
         raise AssertionError("no query is run here")
+
+    def reader_lost(self, reason: str) -> None: ...
 
     def abandon(self, error: hr.StreamError) -> None:
         raise AssertionError("the table is never deregistered here")
@@ -83,14 +86,14 @@ def served(partition: DriverPartition) -> list[tuple[FrameKind, bytes]]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(10)
-        partition.serve(theirs)
+        partition.serve(theirs, NONCE)
         theirs.shutdown(socket.SHUT_WR)
         data = b"".join(iter(lambda: ours.recv(1 << 16), b""))
     frames: list[tuple[FrameKind, bytes]] = []
     while data:
-        kind, _, _, first, second = HEADER.unpack(data[: HEADER.size])
-        end = HEADER.size + first + second
-        frames.append((FrameKind(kind), data[HEADER.size : end]))
+        kind, _, _, first, second, _ = FRAME_HEADER.unpack(data[: FRAME_HEADER.size])
+        end = FRAME_HEADER.size + first + second
+        frames.append((FrameKind(kind), data[FRAME_HEADER.size : end]))
         data = data[end:]
     return frames
 

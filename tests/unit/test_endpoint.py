@@ -508,7 +508,7 @@ def test_spilled_batches_are_not_deleted_on_the_endpoints_thread(
     table = StreamingTable("t", channel, Packing(NUMBERS, channel.capacity))
     plan = table.scan(hr.ScanRequest(NUMBERS, ("a",), (), None))
     task = ScanTask("t", plan, NUMBERS, NUMBERS, None)
-    ticket = endpoint.offer(lambda claim: DriverPartition(task, claim.partition, table.claim(claim.partition, 1)), 1)
+    ticket = endpoint.offer(lambda claim: DriverPartition(task, claim.partition, 1), 1)
     with Client(endpoint.address(ticket)) as client:
         client.sock.sendall(client.claim(client.greeting()))
         client.read(FRAME_HEADER.size)

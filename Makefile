@@ -7,8 +7,13 @@ STAMP := $(VENV)/.installed
 JAR := src/headrace/headrace-connector.jar
 JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 
+# Two processes of tests, each with a Spark of its own. A file's tests stay together, as they share what is costly to
+# start; files that start processes come first, so that no long one is left for the end.
+UNIT_TESTS := -n 2 --dist worksteal tests/unit
+SPARK_TESTS := -n 2 --dist loadfile --no-loadscope-reorder tests/process tests/spark
+
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak test-oldest matrix jars lint bench jar wheel clean jdk
+.PHONY: help demo test unit soak test-oldest matrix jars lint bench jar wheel clean jdk
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -16,11 +21,25 @@ help:  ## Show this list
 demo: $(STAMP) $(JAR)  ## Run the main job: a pull and a push table, queried live
 	$(BIN)/headrace demo
 
-test: $(STAMP) $(JAR)  ## Run every test
+test: $(STAMP) $(JAR)  ## Run the tests of every day, two at a time (TESTS="tests/spark -k stop" for some, one by one)
+ifdef TESTS
 	$(BIN)/python -m pytest $(TESTS)
+else
+	$(BIN)/python -m pytest $(UNIT_TESTS)
+	$(BIN)/python -m pytest $(SPARK_TESTS)
+endif
 
-soak: $(STAMP) $(JAR)  ## Run the long tests: what is fuzzed or counted for minutes
-	$(BIN)/python -m pytest tests/soak $(TESTS)
+unit: $(STAMP)  ## Run the tests that need no Spark
+	$(BIN)/python -m pytest $(UNIT_TESTS)
+
+soak: $(STAMP) $(JAR)  ## Run every test with all its random cases, then the long ones (TESTS="tests/soak" for some)
+ifdef TESTS
+	$(BIN)/python -m pytest --soak $(TESTS)
+else
+	$(BIN)/python -m pytest --soak $(UNIT_TESTS)
+	$(BIN)/python -m pytest --soak $(SPARK_TESTS)
+	$(BIN)/python -m pytest --soak tests/soak
+endif
 
 test-oldest:  ## Run the core tests on the oldest Spark, in an environment of its own
 	$(MAKE) test SPARK=4.0 VENV=.venv-oldest TESTS="tests/spark -m core"

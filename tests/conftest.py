@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import effort
 import headrace as hr
 
 if TYPE_CHECKING:
@@ -15,10 +16,23 @@ if TYPE_CHECKING:
 pytest_plugins = ["postgres"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="try every random case, not a share of them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    effort.set_soak(config.getoption("soak"))
+
+
 @pytest.fixture(scope="session")
 def embedded() -> Iterator[hr.SessionContext]:
     """The context that started Spark (local[2]); tests use ``ctx`` or ``spark``."""
-    with hr.SessionContext(master="local[2]", config={"spark.driver.memory": "3g"}) as context:
+    config = {
+        "spark.driver.memory": "3g",
+        # Short queries gain nothing from the optimising compiler, which takes more processor time than they do.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    }
+    with hr.SessionContext(master="local[2]", config=config) as context:
         yield context
 
 

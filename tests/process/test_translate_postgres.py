@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from effort import cases
 from headrace.expr.nodes import Column, Comparison, Literal, StringMatch
 from random_predicates import POOLS, SCHEMA, one_batch, random_predicate, random_table
 
@@ -46,7 +47,7 @@ def tables(postgres: Postgres) -> Iterator[tuple[Any, list[pa.Table]]]:
         yield connection, found
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32).map(Random))
 def test_to_sql_random_predicates_on_postgres_equal_the_reference(
     tables: tuple[Any, list[pa.Table]], rng: Random

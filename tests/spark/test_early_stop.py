@@ -21,16 +21,24 @@ from headrace.execute.partition_stream import ScanTask
 from headrace.transport.protocol import DONE, FRAME_HEADER, PROTOCOL_VERSION, REQUEST, TASK_MAGIC, FrameKind
 from headrace.worker.task import main as worker_main
 from headrace.worker.task import payload_of
-from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, Marks, numbers, ten_rows, wait_until
+from producing import (
+    BOTH_PLACEMENTS,
+    NUMBERS,
+    PATIENCE_SECONDS,
+    FunctionPlan,
+    FunctionTable,
+    Marks,
+    numbers,
+    ten_rows,
+    wait_until,
+)
 
 pytestmark = pytest.mark.core
 
 placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
-PROMPT_SECONDS = (
-    5.0  # a second is promised; the machines that run tests are busy. Uninterrupted it would be 30 s or more.
-)
 # The filter is Spark's own, so the limit stays with Spark too and the scan learns of it only by being stopped.
 LIMITED = "SELECT a FROM endless WHERE a >= 0 LIMIT 3"
+FOREVER = 600.0  # seconds: longer than any test may take
 
 
 @pytest.fixture
@@ -38,7 +46,7 @@ def marks(tmp_path: Path) -> Marks:
     return Marks(tmp_path)
 
 
-def idle(seconds: float) -> None:
+def idle(seconds: float = FOREVER) -> None:
     """Waits as code that can be stopped on any thread does: not inside one long C call."""
     event = threading.Event()
     for _ in range(int(seconds / 0.05)):
@@ -51,7 +59,7 @@ def fast(_partition: int) -> Iterator[pa.RecordBatch]:
 
 
 def every_20_ms(_partition: int) -> Iterator[pa.RecordBatch]:
-    for number in range(1500):
+    for number in count():
         yield numbers(1, number)
         time.sleep(0.02)
 
@@ -64,12 +72,12 @@ def large(_partition: int) -> Iterator[pa.RecordBatch]:
 
 def three_rows_then_idle(_partition: int) -> Iterator[pa.RecordBatch]:
     yield numbers(3)
-    idle(30)
+    idle()
 
 
 def three_rows_then_asleep(_partition: int) -> Iterator[pa.RecordBatch]:
     yield numbers(3)
-    time.sleep(30)
+    time.sleep(FOREVER)
 
 
 def watched(producer: Callable[[int], Iterator[pa.RecordBatch]], marks: Marks) -> Callable[[int], Any]:
@@ -106,10 +114,8 @@ def test_limit_reached_closes_the_generator_promptly(
     ctx: hr.SessionContext, marks: Marks, producer: Callable[[int], Any], placement: hr.Placement
 ) -> None:
     ctx.register_table("endless", FunctionTable(watched(producer, marks), placement=placement))
-    start = time.monotonic()
     assert len(ctx.collect(LIMITED)) == 3
-    assert time.monotonic() - start < 2 * PROMPT_SECONDS
-    wait_until(lambda: marks.has("closed-0"), PROMPT_SECONDS, "the generator's finally block")
+    wait_until(lambda: marks.has("closed-0"), what="the generator's finally block")
 
 
 class Query(threading.Thread):
@@ -144,10 +150,10 @@ def test_cancelling_by_tag_closes_the_generators_promptly(
     ctx.register_table("endless", FunctionTable(watched(producer, marks), partitions=2, placement=placement))
     query = Query(ctx, "SELECT sum(a) FROM endless", interrupt=interrupt)
     query.start()
-    wait_until(lambda: marks.count("started") == 2, 30, "both partitions to start")
+    wait_until(lambda: marks.count("started") == 2, what="both partitions to start")
     ctx.spark.sparkContext.cancelJobsWithTag(query.tag)
-    wait_until(lambda: marks.count("closed") == 2, PROMPT_SECONDS, "the generators' finally blocks")
-    query.join(PROMPT_SECONDS)
+    wait_until(lambda: marks.count("closed") == 2, what="the generators' finally blocks")
+    query.join(PATIENCE_SECONDS)
     assert not query.is_alive()
     assert "cancelled" in str(query.error).lower()
 
@@ -160,10 +166,10 @@ def test_cancelling_all_jobs_closes_the_generators_promptly(
     ctx.register_table("endless", table)
     query = Query(ctx, "SELECT sum(a) FROM endless")
     query.start()
-    wait_until(lambda: marks.count("started") == 2, 30, "both partitions to start")
+    wait_until(lambda: marks.count("started") == 2, what="both partitions to start")
     ctx.spark.sparkContext.cancelAllJobs()
-    wait_until(lambda: marks.count("closed") == 2, PROMPT_SECONDS, "the generators' finally blocks")
-    query.join(PROMPT_SECONDS)
+    wait_until(lambda: marks.count("closed") == 2, what="the generators' finally blocks")
+    query.join(PATIENCE_SECONDS)
     assert not query.is_alive()
 
 
@@ -174,14 +180,14 @@ def test_failure_of_one_partition_closes_the_others_promptly(
     def one_fails(partition: int) -> Iterator[pa.RecordBatch]:
         yield numbers(1)
         if partition == 1:
-            wait_until(lambda: marks.has("started-0"), 20)
+            wait_until(lambda: marks.has("started-0"))
             raise ValueError("the second fails")
-        idle(30)
+        idle()
 
     ctx.register_table("endless", FunctionTable(watched(one_fails, marks), partitions=2, placement=placement))
     with pytest.raises(hr.ProviderError, match="the second fails"):
         ctx.collect("SELECT sum(a) FROM endless")
-    wait_until(lambda: marks.has("closed-0"), PROMPT_SECONDS, "the first partition's finally block")
+    wait_until(lambda: marks.has("closed-0"), what="the first partition's finally block")
 
 
 @placements
@@ -191,7 +197,7 @@ def test_failure_above_the_scan_closes_the_generator_promptly(
     ctx.register_table("endless", FunctionTable(watched(three_rows_then_idle, marks), placement=placement))
     with pytest.raises(Exception, match="raised by the query"):
         ctx.sql("SELECT raise_error('raised by the query') FROM endless WHERE a = 2").collect()
-    wait_until(lambda: marks.has("closed-0"), PROMPT_SECONDS, "the generator's finally block")
+    wait_until(lambda: marks.has("closed-0"), what="the generator's finally block")
 
 
 @placements
@@ -203,7 +209,7 @@ def test_limit_reached_closes_a_record_batch_reader(
 
     ctx.register_table("endless", FunctionTable(reader, placement=placement))
     assert len(ctx.collect(LIMITED)) == 3
-    wait_until(lambda: marks.has("closed-0"), PROMPT_SECONDS, "the reader to be closed")
+    wait_until(lambda: marks.has("closed-0"), what="the reader to be closed")
 
 
 @placements
@@ -222,7 +228,7 @@ def test_limit_reached_calls_close_of_a_custom_iterator(
 
     ctx.register_table("endless", FunctionTable(lambda _: Tap(), placement=placement))
     assert len(ctx.collect(LIMITED)) == 3
-    wait_until(lambda: marks.has("closed-0"), PROMPT_SECONDS, "close()")
+    wait_until(lambda: marks.has("closed-0"), what="close()")
 
 
 @placements
@@ -230,23 +236,21 @@ def test_pushed_limit_ends_the_generator_without_waiting_for_more(
     ctx: hr.SessionContext, marks: Marks, placement: hr.Placement
 ) -> None:
     ctx.register_table("endless", FunctionTable(watched(three_rows_then_idle, marks), placement=placement))
-    start = time.monotonic()
     assert len(ctx.collect("SELECT a FROM endless LIMIT 3")) == 3
-    wait_until(lambda: marks.has("closed-0"), PROMPT_SECONDS, "the generator's finally block")
-    assert time.monotonic() - start < 2 * PROMPT_SECONDS
+    wait_until(lambda: marks.has("closed-0"), what="the generator's finally block")
 
 
 @placements
 def test_one_row_batches_are_visible_as_they_come(ctx: hr.SessionContext, placement: hr.Placement) -> None:
-    """Behind a 64 KB buffer the first row would be seen after some 300 batches, 6 s and more."""
-    ctx.register_table("endless", FunctionTable(every_20_ms, placement=placement))
-    ctx.collect(LIMITED)  # warm
-    took = []
-    for _ in range(3):
-        start = time.monotonic()
-        assert ctx.collect(LIMITED).to_pydict() == {"a": [0, 1, 2]}
-        took.append(time.monotonic() - start)
-    assert min(took) < 1.5
+    """Behind a buffer that waits to be full they would never be seen."""
+
+    def one_by_one(_partition: int) -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            yield numbers(1, number)
+        idle()
+
+    ctx.register_table("endless", FunctionTable(one_by_one, placement=placement))
+    assert ctx.collect(LIMITED).to_pydict() == {"a": [0, 1, 2]}
 
 
 def test_workers_go_back_to_the_pool_after_a_limit(ctx: hr.SessionContext, marks: Marks) -> None:
@@ -255,7 +259,7 @@ def test_workers_go_back_to_the_pool_after_a_limit(ctx: hr.SessionContext, marks
     used: set[int] = set()
     for turn in range(8):
         assert len(ctx.collect(LIMITED)) == 3
-        wait_until(lambda: marks.has("closed-0"), PROMPT_SECONDS, "the generator's finally block")
+        wait_until(lambda: marks.has("closed-0"), what="the generator's finally block")
         used.add(int(marks.text("closed-0")))
         (marks.directory / "closed-0").unlink()
         if turn > 1:
@@ -269,17 +273,15 @@ def test_generator_that_swallows_the_stop_is_killed_and_delays_nobody(ctx: hr.Se
         yield numbers(3)
         while True:
             try:
-                time.sleep(60)
+                time.sleep(FOREVER)
             except BaseException:
                 marks.leave("swallowed")
 
     ctx.register_table("endless", FunctionTable(stubborn))
-    start = time.monotonic()
     assert len(ctx.collect(LIMITED)) == 3
-    assert time.monotonic() - start < PROMPT_SECONDS
-    wait_until(lambda: marks.has("swallowed"), PROMPT_SECONDS, "the stop to be swallowed")
+    wait_until(lambda: marks.has("swallowed"), what="the stop to be swallowed")
     pid = int(marks.text("pid"))
-    wait_until(lambda: not Path(f"/proc/{pid}").exists(), 20, "the worker to be killed")
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), what="the worker to be killed")
 
 
 @placements
@@ -299,7 +301,7 @@ def test_generator_that_swallows_the_stop_but_yields_is_ended(
 
     ctx.register_table("endless", FunctionTable(stubborn, placement=placement))
     assert len(ctx.collect(LIMITED)) == 3
-    wait_until(lambda: marks.has("swallowed"), PROMPT_SECONDS, "the stop")
+    wait_until(lambda: marks.has("swallowed"), what="the stop")
 
 
 @placements
@@ -315,7 +317,7 @@ def test_exception_raised_because_of_the_stop_fails_nothing(
 
     ctx.register_table("endless", FunctionTable(upset, placement=placement))
     assert len(ctx.collect(LIMITED)) == 3
-    wait_until(lambda: marks.has("closed-0"), PROMPT_SECONDS, "the generator's finally block")
+    wait_until(lambda: marks.has("closed-0"), what="the generator's finally block")
     assert len(ctx.collect(LIMITED)) == 3
 
 
@@ -330,7 +332,7 @@ def test_clean_up_of_the_user_is_not_interrupted(ctx: hr.SessionContext, marks: 
 
     ctx.register_table("endless", FunctionTable(careful, placement=placement))
     assert len(ctx.collect(LIMITED)) == 3
-    wait_until(lambda: marks.has("closed-0"), PROMPT_SECONDS, "the whole finally block")
+    wait_until(lambda: marks.has("closed-0"), what="the whole finally block")
 
 
 def test_worker_given_the_next_request_right_behind_the_last_byte_stays_in_step() -> None:
@@ -353,7 +355,7 @@ def test_worker_given_the_next_request_right_behind_the_last_byte_stays_in_step(
 
     talker = threading.Thread(target=talk)
     with jvm, worker:
-        jvm.settimeout(20)
+        jvm.settimeout(60)
         worker.settimeout(None)
         talker.start()
         for _ in requests:  # as pyspark's daemon does: new files over the same socket for every task

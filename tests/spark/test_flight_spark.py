@@ -67,4 +67,4 @@ def test_flight_limit_ends_the_call_of_a_query(ctx: hr.SessionContext, serve: Ca
     server = serve(endpoints(b"endless"))
     ctx.register_table("endless", hr.FlightTable(server.location, "x"))
     assert ctx.collect("SELECT a FROM endless LIMIT 10").num_rows == 10
-    assert server.cancelled.wait(20)
+    assert server.cancelled.wait(60)

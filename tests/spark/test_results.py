@@ -21,7 +21,7 @@ from headrace.spark import session
 from headrace.spark.progress import ProgressBar
 from headrace.transport import inbox
 from producing import NUMBERS, FunctionTable, numbers, wait_until
-from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, rows, running_jobs
+from pushing import ROWS, InBackground, Producer, rows, running_jobs
 
 pytestmark = pytest.mark.core
 
@@ -206,7 +206,7 @@ def test_closed_stream_cancels_the_job_and_releases_producers(ctx: hr.SessionCon
     next(stream)
     stream.close()
     producer.scan_ended()
-    wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
+    wait_until(lambda: running_jobs(ctx.spark) == 0)
     stream.close()
     for _ in range(2):  # never StopIteration: that would look like the end
         with pytest.raises(hr.ScanEndedError, match="closed before its end"):
@@ -216,7 +216,7 @@ def test_closed_stream_cancels_the_job_and_releases_producers(ctx: hr.SessionCon
 def test_stream_closed_at_once_cancels_a_job_that_has_not_started(ctx: hr.SessionContext) -> None:
     for i in range(3):
         ctx.execute_stream(f"SELECT sum(id * {i}) FROM range(0, 100000000000)").close()
-    wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
+    wait_until(lambda: running_jobs(ctx.spark) == 0)
 
 
 def test_dropped_stream_cancels_the_job(ctx: hr.SessionContext) -> None:
@@ -227,7 +227,7 @@ def test_dropped_stream_cancels_the_job(ctx: hr.SessionContext) -> None:
     gc.collect()
     assert gone() is None
     producer.scan_ended()
-    wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
+    wait_until(lambda: running_jobs(ctx.spark) == 0)
 
 
 def test_dropped_stream_does_not_hold_up_the_thread_that_drops_it(ctx: hr.SessionContext) -> None:
@@ -238,7 +238,7 @@ def test_dropped_stream_does_not_hold_up_the_thread_that_drops_it(ctx: hr.Sessio
     with held:
         del stream
         gc.collect()
-    wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
+    wait_until(lambda: running_jobs(ctx.spark) == 0)
 
 
 def test_block_that_raises_cancels_the_job(ctx: hr.SessionContext) -> None:
@@ -252,7 +252,7 @@ def test_block_that_raises_cancels_the_job(ctx: hr.SessionContext) -> None:
     with pytest.raises(LookupError):
         consume()
     producer.scan_ended()
-    wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
+    wait_until(lambda: running_jobs(ctx.spark) == 0)
 
 
 def test_stream_closed_by_another_thread_wakes_the_one_that_waits(ctx: hr.SessionContext) -> None:
@@ -260,7 +260,7 @@ def test_stream_closed_by_another_thread_wakes_the_one_that_waits(ctx: hr.Sessio
     sink = ctx.register_streaming_table("u", ROWS)
     stream = ctx.execute_stream("SELECT a FROM u")
     waiting = InBackground(lambda: next(stream))
-    wait_until(lambda: running_jobs(ctx.spark) == 1, 30)
+    wait_until(lambda: running_jobs(ctx.spark) == 1)
     stream.close()
     assert isinstance(waiting.error(), hr.ScanEndedError)
     assert sink.stats.rows_written == 0

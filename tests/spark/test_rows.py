@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import headrace as hr
+from effort import cases
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.types import wire_type
 from lossless import LOSSLESS
@@ -244,7 +245,7 @@ def partitions_of_batches(draw: st.DrawFn) -> tuple[pa.Table, list[list[pa.Recor
     return table, partitions
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=cases(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(made=partitions_of_batches(), placement=st.sampled_from(PLACEMENTS))
 def test_rows_random_tables_arrive_once(
     spark: SparkSession, made: tuple[pa.Table, list[list[pa.RecordBatch]]], placement: hr.Placement

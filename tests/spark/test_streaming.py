@@ -91,7 +91,7 @@ def test_slow_query_holds_the_producer_back(ctx: hr.SessionContext) -> None:
     with ctx.execute_stream("SELECT x FROM t") as stream:
         producer = Producer(lambda _: sink.write(batch))
         next(stream)
-        wait_until(lambda: producer.written > 20 and sink.stats.waiting == 4, 30)
+        wait_until(lambda: producer.written > 20 and sink.stats.waiting == 4)
         written = -1
         while written < producer.written:  # until a second passes without a write
             written = producer.written
@@ -327,7 +327,7 @@ def test_local_iterator_of_a_live_table_gets_everything(
     query = InBackground(lambda: [row.a for row in iterate(ctx.table("t"))])
     for i in range(2):
         sink.partition(i).write(rows(i))
-        wait_until(lambda i=i: sink.stats.rows_delivered > 2 * i, 30)
+        wait_until(lambda i=i: sink.stats.rows_delivered > 2 * i)
         told.set()
         wait_for_listeners(ctx)
         sink.partition(i).write(rows(10 + i))
@@ -340,7 +340,7 @@ def test_local_iterator_cancelled_releases_the_partitions_it_has_not_reached(ctx
     sink = ctx.register_streaming_table("t", ROWS, partitions=3)
     query = InBackground(lambda: list(ctx.table("t").toLocalIterator()))
     sink.partition(0).write(rows(0))
-    wait_until(lambda: sink.stats.rows_delivered == 1, 30)
+    wait_until(lambda: sink.stats.rows_delivered == 1)
     producer = Producer(lambda i: sink.partition(2).write(rows(i)))
     ctx.spark.sparkContext.cancelAllJobs()
     assert "cancelled" in producer.scan_ended()
@@ -361,7 +361,7 @@ def test_rdd_that_is_dropped_releases_the_partitions_it_has_not_reached(ctx: hr.
         jvm.System.gc()
         return producer.error is not None
 
-    wait_until(collected, 30)
+    wait_until(collected)
     producer.scan_ended()
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 import headrace as hr
 from producing import wait_until
-from pushing import PROMPT_SECONDS, ROWS, InBackground, Producer, rows, running_jobs
+from pushing import ROWS, InBackground, Producer, rows, running_jobs
 
 pytestmark = pytest.mark.core
 
@@ -22,7 +22,7 @@ LIVE = "SELECT a FROM t WHERE a >= 0"
 
 
 def reading(sink: hr.TableSink) -> None:
-    wait_until(lambda: sink.stats.rows_delivered > 0, 60, "the first rows to be read")
+    wait_until(lambda: sink.stats.rows_delivered > 0, what="the first rows to be read")
 
 
 # A satisfied LIMIT
@@ -44,7 +44,7 @@ def test_limit_satisfied_ends_an_idle_sink(ctx: hr.SessionContext) -> None:
     for i in range(3):
         sink.partition(i).write(rows(i, 3))
     assert ctx.collect("SELECT a FROM t LIMIT 3").num_rows == 3
-    wait_until(lambda: sink.stats.state == "ended", PROMPT_SECONDS)
+    wait_until(lambda: sink.stats.state == "ended")
     for target in (sink, sink.partition(2)):
         with pytest.raises(hr.ScanEndedError):
             target.write(rows(0))
@@ -106,12 +106,12 @@ def test_query_cancelled_releases_the_producer(
     producer = None
     if producing == "blocked":  # the stream's caller takes nothing, or Spark collects more slowly than this
         producer = Producer(lambda _: sink.write(big))
-        wait_until(lambda: sink.stats.blocked_s > 0, 30)
+        wait_until(lambda: sink.stats.blocked_s > 0)
     elif producing == "busy":
         producer = Producer(lambda i: (sink.write(rows(i)), time.sleep(0.001))[0])
     cancel(live)
     if producer is None:
-        wait_until(lambda: sink.stats.state == "ended", PROMPT_SECONDS)
+        wait_until(lambda: sink.stats.state == "ended")
         with pytest.raises(hr.ScanEndedError, match=r"cancelled|closed"):
             sink.write(rows(0))
     else:
@@ -119,7 +119,7 @@ def test_query_cancelled_releases_the_producer(
         assert "cancelled" in reason or "closed" in reason
     if live.query is not None:
         assert "cancel" in str(live.query.error()).lower()
-    wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
+    wait_until(lambda: running_jobs(ctx.spark) == 0)
 
 
 @pytest.mark.parametrize("way", ["stream closed", "all jobs cancelled", "table deregistered", "context closed"])
@@ -131,7 +131,7 @@ def test_scan_ended_while_spark_is_busy_with_a_small_batch(ctx: hr.SessionContex
     sink.write(rows(0))
     next(stream)
     producer = Producer(lambda i: sink.write(rows(i)))
-    wait_until(lambda: sink.stats.waiting == 256 and sink.stats.blocked_s > 0, 30)
+    wait_until(lambda: sink.stats.waiting == 256 and sink.stats.blocked_s > 0)
     if way == "stream closed":
         stream.close()
     elif way == "all jobs cancelled":
@@ -145,7 +145,7 @@ def test_scan_ended_while_spark_is_busy_with_a_small_batch(ctx: hr.SessionContex
     assert type(ended) is expected.get(way, hr.ScanEndedError)
     stream.close()
     context.close()
-    wait_until(lambda: running_jobs(ctx.spark) == 0, PROMPT_SECONDS)
+    wait_until(lambda: running_jobs(ctx.spark) == 0)
 
 
 def test_task_killed_midstream_fails_the_query_and_says_why(ctx: hr.SessionContext) -> None:

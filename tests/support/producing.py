@@ -68,14 +68,18 @@ def ten_rows(partition: int) -> Iterator[pa.RecordBatch]:
     yield numbers(10, partition * 10)
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 10.0, what: str = "the condition") -> float:
+PATIENCE_SECONDS = 60.0  # until a test gives up; says nothing of speed: what it waits for would never come by itself
+
+
+def wait_until(
+    condition: Callable[[], bool], timeout_s: float = PATIENCE_SECONDS, what: str = "the condition"
+) -> float:
     """Waits for a condition and returns how long that took; fails the test where it never holds."""
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > timeout_s:
             raise AssertionError(f"{what} did not come true within {timeout_s} s")
         time.sleep(0.005)
-    return time.monotonic() - start
 
 
 class Marks:

@@ -15,14 +15,13 @@ import pyarrow as pa
 
 import headrace as hr
 from places import SCRIPTS
-from producing import wait_until
+from producing import PATIENCE_SECONDS, wait_until
 from session_settings import session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = pa.schema([("a", pa.int64()), ("s", pa.string())])
-PROMPT_SECONDS = 8.0  # a second is promised; the machines that run tests are busy
 
 
 def rows(start: int, count: int = 1) -> pa.RecordBatch:
@@ -60,7 +59,7 @@ class Producer(threading.Thread):
 
     def ended(self) -> BaseException:
         """What ended it; fails the test if nothing does, soon."""
-        wait_until(lambda: self.error is not None, PROMPT_SECONDS, "the producer's end")
+        wait_until(lambda: self.error is not None, PATIENCE_SECONDS, "the producer's end")
         assert self.error is not None
         return self.error
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+from effort import cases
 from headrace.tables.adbc.access import AdbcAccess, driver_name
 from headrace.testing import check_provider
 from sqlite_table import filled, path_of
@@ -74,7 +75,7 @@ def test_sqlite_keeps_every_promise(database: sqlite3.Connection) -> None:
     provider = hr.AdbcTable(
         "sqlite", filled(database, 24), "t", "id", partitions=3, order_by=[hr.SortKey("t", descending=True), "r"]
     )
-    check_provider(provider, planning_budget_s=5).raise_if_failed()
+    check_provider(provider, samples=cases(3), planning_budget_s=60).raise_if_failed()
 
 
 def test_sqlite_ranges_of_a_view_and_rows_added_later(database: sqlite3.Connection) -> None:

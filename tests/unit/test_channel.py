@@ -24,7 +24,7 @@ from headrace.errors import (
 )
 from headrace.push.channel import END, Channel, Reader
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 class Background:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from effort import cases
 from headrace.errors import (
     DeregisteredError,
     ScanEndedError,
@@ -226,10 +227,10 @@ class ChannelMachine(RuleBasedStateMachine):
 
 
 TestChannelMachine = ChannelMachine.TestCase
-TestChannelMachine.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestChannelMachine.settings = settings(max_examples=cases(150), stateful_step_count=40, deadline=None)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(
     partitions=st.integers(1, 5),
     slots=st.integers(1, 3),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import functools
 import importlib
 import re
 import subprocess
@@ -20,7 +21,9 @@ import pytest
 
 import bad_providers as bad
 import headrace as hr
-from headrace.testing import BrokenPromise, Finding, Promise, Report, Severity, check_provider
+import headrace.testing
+from effort import cases
+from headrace.testing import BrokenPromise, Finding, Promise, Report, Severity
 from places import ROOT, SUPPORT
 from random_predicates import random_table
 
@@ -101,6 +104,7 @@ BROKEN: dict[Promise, dict[type[hr.TableProvider], str]] = {
         bad.PrunesNestedFieldsWrongly: r"rows are missing: .*\{'place': \{'x': 0\}\}.* are new: .*None",
     },
 }
+check_provider = functools.partial(headrace.testing.check_provider, planning_budget_s=60)  # one that is not in the way
 CASES = [(provider, promise, text) for promise, found in BROKEN.items() for provider, text in found.items()]
 
 
@@ -156,7 +160,7 @@ GOOD: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", GOOD)
 def test_ready_made_table_keeps_its_promises(kind: str) -> None:
-    report = check_provider(GOOD[kind](), samples=2)
+    report = check_provider(GOOD[kind](), samples=cases(2))
     assert report.ok, str(report)
     assert report.of(Severity.WARNING) == ()
     assert report.of(Severity.UNCHECKED) == ()
@@ -283,7 +287,7 @@ def test_slow_planning_is_an_error_beyond_its_budget() -> None:
     report = check_provider(bad.WorksHard(), planning_budget_s=0.05)
     (error,) = errors(report)
     assert error.promise is Promise.PLANNING
-    assert re.search(r"WorksHard.scan takes 0.\d s, more than planning_budget_s=0.05", error.message)
+    assert re.search(r"WorksHard.scan takes \d+\.\d s, more than planning_budget_s=0.05", error.message)
 
 
 def test_statistics_far_off_are_a_warning() -> None:

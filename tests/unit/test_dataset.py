@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
+from effort import cases
 from headrace.testing import check_provider
 from parquet_files import ROWS, table, years
 
@@ -266,5 +267,5 @@ def test_dataset_keeps_every_promise(tmp_path: Path) -> None:
     for year in ("2022", "__HIVE_DEFAULT_PARTITION__"):
         (tmp_path / f"year={year}").mkdir()
         pq.write_table(awkward, tmp_path / f"year={year}" / "a.parquet", row_group_size=2)
-    report = check_provider(hr.DatasetTable(tmp_path), samples=2, planning_budget_s=10)
+    report = check_provider(hr.DatasetTable(tmp_path), samples=cases(2), planning_budget_s=60)
     assert report.ok, report

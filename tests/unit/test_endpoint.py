@@ -57,7 +57,7 @@ class Client:
             self.sock = socket.create_connection((address["host"], address["port"]), 10)
         else:
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock.settimeout(10)
+            self.sock.settimeout(60)
             self.sock.connect(address["path"])
 
     def __enter__(self) -> Client:
@@ -166,14 +166,13 @@ def test_endpoint_given_a_slow_handshake_drops_it_in_time_and_serves_others_mean
     monkeypatch.setattr(endpoint_module, "HANDSHAKE_SECONDS", 1.0)
     address = endpoint.address(endpoint.offer(opener(), 2))
     with Client(address) as silent, Client(address) as slow:
-        start = time.monotonic()
         claim = slow.claim(slow.greeting())
+        assert silent.greeting()
+        monkeypatch.setattr(endpoint_module, "HANDSHAKE_SECONDS", 60.0)  # both have their deadlines
         slow.sock.sendall(claim[:10])
         assert reads_whole(address)
-        assert silent.greeting()
         assert silent.is_dropped()
         assert slow.is_dropped()
-        assert 0.5 < time.monotonic() - start < 5
 
 
 def test_endpoint_given_a_handshake_in_pieces_serves_it(endpoint: Endpoint) -> None:
@@ -313,8 +312,8 @@ def test_reader_going_away_closes_the_generator_at_once(tcp: bool) -> None:
     try:
         with Client(endpoint.address(endpoint.offer(opener(endless), 2)), tcp=tcp) as client:
             client.sock.sendall(client.claim(client.greeting()))
-            assert started.wait(5)
-        assert closed.wait(5)
+            assert started.wait(60)
+        assert closed.wait(60)
     finally:
         endpoint.close()
 
@@ -334,12 +333,12 @@ def test_endpoint_close_breaks_off_open_partitions_and_ends_their_threads() -> N
     endpoint = Endpoint()
     with Client(endpoint.address(endpoint.offer(opener(endless), 2))) as client:
         client.sock.sendall(client.claim(client.greeting()))
-        assert waiting.wait(5)
+        assert waiting.wait(60)
         endpoint.close()
         with pytest.raises((EOFError, ConnectionError)):
             client.frames()
-        assert closed.wait(5)
-    wait_until(lambda: not any_partition_threads(), 5, "the partition's thread to end")
+        assert closed.wait(60)
+    wait_until(lambda: not any_partition_threads(), what="the partition's thread to end")
 
 
 def any_partition_threads() -> bool:
@@ -349,12 +348,12 @@ def any_partition_threads() -> bool:
 def test_endpoint_serving_many_readers_leaks_no_descriptor_or_thread(endpoint: Endpoint) -> None:
     address = endpoint.address(endpoint.offer(opener(), 2))
     assert reads_whole(address)
-    wait_until(lambda: not any_partition_threads(), 5)
+    wait_until(lambda: not any_partition_threads())
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(300):
         assert reads_whole(address)
-    wait_until(lambda: not any_partition_threads(), 5)
-    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, 5, "descriptors to be closed")
+    wait_until(lambda: not any_partition_threads())
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, what="descriptors to be closed")
 
 
 # -- an interrupt of the user's own ---------------------------------------------------------------------------------
@@ -431,7 +430,7 @@ def test_interrupt_that_raises_is_logged_and_the_stream_stopped(
     source = Interruptible(interrupt)
     leave_early(endpoint, source)
     assert source.closed.wait(5)
-    wait_until(lambda: len(caplog.records) == 1, 5)
+    wait_until(lambda: len(caplog.records) == 1)
     assert type(error).__name__ in caplog.text
     assert reads_whole(endpoint.address(endpoint.offer(opener(), 2)))
 
@@ -512,5 +511,5 @@ def test_spilled_batches_are_not_deleted_on_the_endpoints_thread(
     with Client(endpoint.address(ticket)) as client:
         client.sock.sendall(client.claim(client.greeting()))
         client.read(FRAME_HEADER.size)
-    wait_until(lambda: bool(deleting), 5)
+    wait_until(lambda: bool(deleting))
     assert "headrace-endpoint" not in deleting

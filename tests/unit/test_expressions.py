@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import cases
 from headrace.expr.nodes import (
     And,
     Call,
@@ -203,7 +204,7 @@ def test_normal_form_has_the_shape_translators_know(expr: Expr, expected: Expr) 
     assert normal_form(expr) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(st.integers(0, 2**32).map(Random))
 def test_normal_form_random_predicates_keep_their_meaning(rng: Random) -> None:
     batch = one_batch(random_table(Random(rng.randint(0, 50)), 30))
@@ -211,7 +212,7 @@ def test_normal_form_random_predicates_keep_their_meaning(rng: Random) -> None:
     assert normal_form(expr).evaluate(batch).equals(expr.evaluate(batch))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=cases(100), deadline=None)
 @given(st.integers(0, 2**32).map(Random))
 def test_random_predicates_pickle_and_hash(rng: Random) -> None:
     expr = random_predicate(rng)

@@ -50,7 +50,7 @@ def rows_of(table: hr.FlightTable) -> list[int]:
 
 
 def test_flight_keeps_every_promise(serve: Callable[..., Server]) -> None:
-    check_provider(hr.FlightTable(serve().location, b"command"), samples=1, planning_budget_s=5).raise_if_failed()
+    check_provider(hr.FlightTable(serve().location, b"command"), samples=1, planning_budget_s=60).raise_if_failed()
 
 
 def test_flight_without_endpoints_is_an_empty_table(serve: Callable[..., Server]) -> None:
@@ -118,11 +118,11 @@ def test_flight_early_stop_cancels_the_call(serve: Callable[..., Server], ticket
         ended.set()
 
     threading.Thread(target=read, daemon=True).start()
-    assert server.waiting.wait(20)
+    assert server.waiting.wait(60)
     stream.interrupt("test")
-    assert ended.wait(5)
+    assert ended.wait(60)
     if ticket == b"endless":
-        assert server.cancelled.wait(5)
+        assert server.cancelled.wait(60)
 
 
 def test_flight_bad_arguments_are_refused() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from damage import damaged, is_refused
+from effort import cases
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import read_frame
 from headrace.transport.inbox import ResultInbox
@@ -30,7 +31,7 @@ def parsed(data: bytes) -> list[FrameKind]:
         return kinds
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(st.binary(max_size=200))
 @example(FRAME_HEADER.pack(2, 2, 0, 0xFFFFFFFF, 2**63, NONCE))
 @example(FRAME_HEADER.pack(2, 2, 0, 8, 2**40, NONCE))
@@ -41,7 +42,7 @@ def test_read_frame_random_bytes_end_or_raise_a_named_error(data: bytes) -> None
         assert "not a Headrace frame" in str(error)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200), deadline=None)
 @given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255))
 def test_inbox_one_byte_changed_never_passes_for_a_whole_result_of_another_length(position: int, value: int) -> None:
     data = bytearray(WHOLE)
@@ -58,7 +59,7 @@ def test_inbox_one_byte_changed_never_passes_for_a_whole_result_of_another_lengt
     inbox.finish()
     rows = 0
     try:
-        while (batch := inbox.take(timeout_s=5)) is not None:
+        while (batch := inbox.take(timeout_s=60)) is not None:
             rows += batch.num_rows
     except hr.HeadraceError:
         return  # a named error: whatever came before it is not called whole

@@ -30,7 +30,7 @@ def batch(value: int) -> pa.RecordBatch:
 def values(inbox: ResultInbox) -> list[int]:
     """Everything up to the end."""
     found = []
-    while (taken := inbox.take(timeout_s=10)) is not None:
+    while (taken := inbox.take(timeout_s=60)) is not None:
         found += taken["a"].to_pylist()
     return found
 
@@ -130,7 +130,7 @@ def test_put_blocks_when_its_partition_has_enough_waiting(small: None, inbox: Re
     putting = InBackground(lambda: [inbox.put(receiver, batch(i), 4 * KIB) for i in range(8)])
     wait_until(lambda: inbox.waiting_bytes == 16 * KIB)
     for i in range(8):
-        taken = inbox.take(timeout_s=10)
+        taken = inbox.take(timeout_s=60)
         assert taken is not None
         assert taken["a"].to_pylist() == [i]
         assert inbox.waiting_bytes <= 16 * KIB
@@ -146,7 +146,7 @@ def test_put_of_many_whole_partitions_blocks_when_all_have_enough_waiting(small:
     inbox.put(first, batch(0), 16 * KIB)  # whose turn it is does not wait for those whose turn it is not
     inbox.end(first)
     inbox.left(first, "")
-    taken = [inbox.take(timeout_s=10) for _ in range(21)]
+    taken = [inbox.take(timeout_s=60) for _ in range(21)]
     assert [each["a"][0].as_py() for each in taken if each is not None] == list(range(21))
     sending.result()
 
@@ -170,7 +170,7 @@ def test_put_goes_to_disk_while_nobody_sends_the_current_partition(
         inbox.put(receiver, batch(-1), KIB)
         inbox.left(receiver, "it broke")
     sending = InBackground(lambda: send(inbox, 1, *range(100, 200), size=4 * KIB))
-    sending.result(10)
+    sending.result(60)
     assert inbox.waiting_bytes <= 64 * KIB
     send(inbox, 0, 0, 1)
     inbox.finish()
@@ -194,7 +194,7 @@ def test_put_that_cannot_spill_fails_the_result_with_the_reason(
     monkeypatch.setattr(inbox._spill, "store", full)
     sending = InBackground(lambda: send(inbox, 1, *range(20), size=4 * KIB))
     with pytest.raises(StreamError, match="No space left on device"):
-        inbox.take(timeout_s=10)
+        inbox.take(timeout_s=60)
     assert isinstance(sending.error(), StreamError)
 
 
@@ -296,7 +296,7 @@ class Served:
 
     def __init__(self, inbox: ResultInbox, schema: pa.Schema = SCHEMA) -> None:
         self.task, mine = socket.socketpair()
-        self.task.settimeout(10)
+        self.task.settimeout(60)
         receiver = sender(inbox, 0)
 
         def serve() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import headrace as hr
 from arrow_files import SCHEMA, ArrowFormat, column, count, opened_files, request, write
+from effort import cases
 from headrace.tables.file_groups import grouped, packed
 from headrace.testing import check_provider
 
@@ -385,5 +386,5 @@ def test_listing_keeps_every_promise(tmp_path: Path, options: dict[str, bool]) -
             write(tmp_path / f"year={year}" / f"{part}.arrow", [*range(part * 10, part * 10 + 9), None], chunk=4)
     for partition_bytes in (300, 64 << 20):
         provider = hr.ListingTable(tmp_path, ArrowFormat(**options), partition_bytes=partition_bytes)
-        report = check_provider(provider, samples=2, planning_budget_s=10)
+        report = check_provider(provider, samples=cases(2), planning_budget_s=60)
         assert report.ok, report

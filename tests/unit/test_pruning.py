@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from effort import cases
 from headrace.expr.nodes import (
     And,
     Call,
@@ -191,7 +192,7 @@ def test_after_prefix_is_the_next_value(prefix: str | bytes, after: str | bytes 
     assert after_prefix(prefix) == after
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(st.integers(0, 2**32).map(Random))
 def test_guarantees_random_filters_never_exclude_a_row_that_passes(rng: Random) -> None:
     table = random_table(Random(rng.randint(0, 50)), 30)
@@ -246,7 +247,7 @@ def stats_of(table: pa.Table, rng: Random) -> ContainerStats:
     return ContainerStats(columns, table.num_rows if rng.random() < 0.8 else None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(st.integers(0, 2**32).map(Random))
 def test_keep_random_filters_never_drop_a_container_with_a_match(rng: Random) -> None:
     tables = [random_table(Random(rng.randint(0, 200)), rng.randint(0, 3)) for _ in range(8)]
@@ -259,7 +260,7 @@ def test_keep_random_filters_never_drop_a_container_with_a_match(rng: Random) ->
         assert keep or passing(filters, table).num_rows == 0
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @given(st.integers(0, 2**32).map(Random))
 def test_keep_conjunctions_on_an_integer_drop_all_that_the_bounds_rule_out(rng: Random) -> None:
     schema = pa.schema([("i", pa.int64())])

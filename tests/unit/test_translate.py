@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from effort import cases
 from headrace.expr.nodes import (
     And,
     Call,
@@ -58,7 +59,7 @@ def answers(expression: pc.Expression, table: pa.Table) -> list[bool | None]:
 # --- pyarrow ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(300), deadline=None)
 @RANDOM
 def test_to_pyarrow_random_predicates_equal_the_reference(rng: Random) -> None:
     table = random_table(Random(rng.randint(0, 50)), 30)
@@ -71,7 +72,7 @@ def test_to_pyarrow_random_predicates_equal_the_reference(rng: Random) -> None:
             assert answers(~expression, table) == [None if x is None else not x for x in expected]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @RANDOM
 def test_to_pyarrow_filters_pruned_parquet_exactly(tmp_path: Path, rng: Random) -> None:
     table = random_table(Random(rng.randint(0, 10**6)), 24)
@@ -119,7 +120,7 @@ PHYSICAL = {
 }
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200), deadline=None)
 @RANDOM
 def test_to_pyarrow_with_schema_allows_for_every_physical_type(rng: Random) -> None:
     table = random_table(Random(rng.randint(0, 50)), 20)
@@ -226,7 +227,7 @@ def sqlite_of(table: pa.Table) -> sqlite3.Connection:
     return connection
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=cases(250), deadline=None)
 @RANDOM
 def test_to_sql_random_predicates_on_sqlite_equal_the_reference(rng: Random) -> None:
     table = random_table(Random(rng.randint(0, 50)), 30)
@@ -242,7 +243,7 @@ def test_to_sql_random_predicates_on_sqlite_equal_the_reference(rng: Random) -> 
             assert sql_answers(sqlite_of(table), sql) == expected, (expr, sql)
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=cases(250), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @RANDOM
 def test_to_sql_random_predicates_on_duckdb_equal_the_reference(duck_tables: Any, rng: Random) -> None:
     table, connection = duck_tables[rng.randint(0, 3)]
@@ -389,7 +390,7 @@ def test_to_sql_long_chains_run_on_sqlite() -> None:
     assert sql_answers(connection, sql) == [True, False, None]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=cases(200), deadline=None)
 @given(st.floats(allow_nan=False))
 def test_to_sql_sqlite_reads_every_double_exactly(value: float) -> None:
     connection = sqlite3.connect(":memory:")

@@ -67,6 +67,8 @@ if typing.TYPE_CHECKING:
     from headrace.spark.results import ResultStream
     from headrace.spark.session import SessionContext
 
+    __version__: str
+
 __all__ = [
     "AdbcTable",
     "And",
@@ -142,6 +144,10 @@ _NEEDS_PYSPARK = {
 
 
 def __getattr__(name: str) -> typing.Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("headrace")
     if name not in _NEEDS_PYSPARK:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
     import importlib

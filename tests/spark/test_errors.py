@@ -339,8 +339,8 @@ def test_execute_yielding_another_schema_prints_both(ctx: hr.SessionContext, pla
     ctx.register_table("swapped", FunctionTable(lambda _: [swapped], schema=schema, placement=placement))
     with pytest.raises(hr.SchemaMismatchError) as caught:
         ctx.collect("SELECT * FROM swapped")
-    assert "expected:\n  pyarrow.Field<a: int64>\n  pyarrow.Field<b: string>" in str(caught.value)
-    assert "found:\n  pyarrow.Field<b: string>\n  pyarrow.Field<a: int64>" in str(caught.value)
+    assert "only the order of the columns differs; mend it with batch.select(['a', 'b'])" in str(caught.value)
+    assert "expected:\n  a: int64\n  b: string\nfound:\n  b: string\n  a: int64" in str(caught.value)
 
 
 @placements

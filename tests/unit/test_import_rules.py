@@ -13,6 +13,7 @@ PACKAGE = Path(headrace.__file__).parent
 
 ROOMS: list[tuple[str, list[str]]] = [
     ("errors", ["errors"]),
+    ("display", ["display"]),
     ("arrow", ["arrow", "arrow.*"]),
     ("expr", ["expr", "expr.*"]),
     ("contract", ["plan", "provider"]),

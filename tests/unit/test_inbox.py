@@ -450,7 +450,25 @@ def test_receiver_of_damaged_frames_fails_the_result(inbox: ResultInbox, damage:
         inbox.take()
 
 
-def test_receiver_hangs_up_when_nobody_wants_the_result(inbox: ResultInbox) -> None:
+def test_receiver_of_a_closed_result_drops_what_comes_until_the_task_ends(
+    inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the task is cancelled, and does not fail first because its connection broke."""
+    monkeypatch.setattr(inbox_module, "_CANCEL_GRACE_SECONDS", 60.0)
+    served = Served(inbox)
+    inbox.close()
+    for number in range(1000):
+        served.writer.batch(batch(number))
+    served.task.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        served.task.recv(10)
+    served.task.close()
+    served.serving.result()
+    assert inbox.waiting_bytes == 0
+
+
+def test_receiver_hangs_up_when_nobody_wants_the_result(inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "_CANCEL_GRACE_SECONDS", 0.05)
     served = Served(inbox)
     inbox.close()
     served.writer.batch(batch(1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 import gc
 import os
 import subprocess
@@ -173,8 +174,8 @@ def test_write_other_schema_raises_with_both_and_writes_nothing(wrong: Any) -> N
             write(wrong)
         text = str(raised.value)
         assert "'t'" in text
-        assert f"expected:\n  {SCHEMA.field(0)}\n  {SCHEMA.field(1)}" in text
-        assert "found:\n" + "\n".join(f"  {field}" for field in wrong.schema) in text
+        assert "expected:\n  x: int64\n  s: string\n" in text
+        assert "found:\n" + "\n".join(f"  {field.name}: {field.type}" for field in wrong.schema) in text
     assert sink.stats.batches_written == 0
 
 
@@ -438,7 +439,19 @@ def test_partition_out_of_range_raises(i: int) -> None:
 
 def test_repr_names_table_partition_and_state() -> None:
     sink, _ = new_sink(partitions=2)
-    assert repr(sink.partition(1)) == "<TableSink of the streaming table 't', partition 1: open>"
+    assert repr(sink.partition(1)) == (
+        "<TableSink of the streaming table 't', partition 1: open, 0 batches waiting, 0 rows written, 0 delivered>"
+    )
+
+
+def test_repr_shows_the_fill_level_and_what_was_written() -> None:
+    sink, _ = new_sink(capacity=4)
+    sink.write(batch(1, 2, 3))
+    sink.close()
+    assert "closed, 1 of 4 batches waiting, 3 rows written, 0 delivered" in repr(sink)
+    shown = sink._repr_html_()
+    assert "width: 25%" in shown
+    assert "1 of 4 batches waiting<br>3 rows written" in shown
 
 
 def test_exit_with_an_open_sink_and_a_waiting_reader_does_not_hang() -> None:
@@ -550,3 +563,71 @@ def test_claim_again_after_the_reader_stopped_early_is_refused_with_why() -> Non
     sink.fail(LookupError("later"))
     with pytest.raises(StreamConsumedError, match="the task was killed"):
         table.claim(0, 7)
+
+
+# Types that are one type to Spark
+
+
+CAST: dict[str, tuple[pa.DataType, pa.DataType, list[Any]]] = {
+    "large string": (pa.string(), pa.large_string(), ["a", None]),
+    "string view": (pa.string(), pa.string_view(), ["a", None]),
+    "dictionary": (pa.string(), pa.dictionary(pa.int8(), pa.string()), ["a", None, "a"]),
+    "to large string": (pa.large_string(), pa.string(), ["a", None]),
+    "to dictionary": (pa.dictionary(pa.int32(), pa.string()), pa.string(), ["a", None, "a"]),
+    "binary view": (pa.binary(), pa.binary_view(), [b"a", None]),
+    "nanoseconds": (pa.timestamp("us"), pa.timestamp("ns"), [0, 1_000_000, None]),
+    "milliseconds": (pa.timestamp("us", "UTC"), pa.timestamp("ms", "Europe/Berlin"), [0, 1, None]),
+    "unsigned": (pa.int16(), pa.uint8(), [0, 255, None]),
+    "large list of views": (pa.list_(pa.string()), pa.large_list(pa.string_view()), [["a"], None, []]),
+    "struct": (pa.struct([("s", pa.string())]), pa.struct([("s", pa.large_string())]), [{"s": "a"}, None]),
+}
+
+
+@pytest.mark.parametrize("case", CAST)
+def test_write_type_that_is_the_same_to_spark_is_cast(case: str) -> None:
+    declared, given, values = CAST[case]
+    sink, channel = new_sink(pa.schema([("x", declared)]))
+    array = pa.array(values, given)
+    sink.write(pa.record_batch({"x": array}))
+    assert sink.try_write(pa.table({"x": array}))
+    sink.close()
+    batches = received(channel)
+    assert [each.schema.field("x").type for each in batches] == [declared] * len(batches)
+    rows = [value for each in batches for value in each.column(0).to_pylist()]
+    assert rows == [*array.to_pylist(), *array.to_pylist()]
+
+
+def test_write_polars_and_pandas_frames_as_they_are() -> None:
+    import pandas as pd
+    import polars as pl
+
+    when = [datetime.datetime(2024, 1, 2, 3, 4, 5, 6)]
+    schema = pa.schema([("n", pa.int64()), ("s", pa.string()), ("at", pa.timestamp("us"))])
+    sink, channel = new_sink(schema)
+    sink.write(pl.DataFrame({"n": [1], "s": ["polars"], "at": when}))
+    sink.write(pd.DataFrame({"n": [2], "s": ["pandas"], "at": pd.to_datetime(when).as_unit("ns")}))
+    sink.write(pd.DataFrame({"n": [3], "s": pd.Categorical(["category"]), "at": pd.to_datetime(when)}))
+    sink.close()
+    rows = pa.Table.from_batches(received(channel)).to_pylist()
+    assert rows == [{"n": n, "s": s, "at": when[0]} for n, s in ((1, "polars"), (2, "pandas"), (3, "category"))]
+
+
+def test_write_value_that_a_cast_would_change_raises_and_writes_nothing() -> None:
+    sink, channel = new_sink(pa.schema([("at", pa.timestamp("us"))]))
+    with pytest.raises(SchemaMismatchError, match=r"column 'at': a value of type timestamp\[ns\] does not fit"):
+        sink.write(pa.record_batch({"at": pa.array([1], pa.timestamp("ns"))}))
+    assert channel.stats.batches_written == 0
+
+
+@pytest.mark.parametrize("given", [pa.int32(), pa.string(), pa.float64()], ids=str)
+def test_write_type_that_spark_tells_apart_raises_with_the_remedy(given: pa.DataType) -> None:
+    sink, _ = new_sink(pa.schema([("x", pa.int64())]))
+    with pytest.raises(SchemaMismatchError, match=f"column 'x' is {given}, expected int64\nmend it with batch.cast"):
+        sink.write(pa.record_batch({"x": pa.array([], given)}))
+
+
+def test_write_null_inside_a_cast_dictionary_where_none_is_declared_raises() -> None:
+    sink, _ = new_sink(pa.schema([pa.field("x", pa.string(), nullable=False)]))
+    values = pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["a", None]))
+    with pytest.raises(SchemaMismatchError, match="nulls in 'x', which is declared not null"):
+        sink.write(pa.record_batch({"x": values}))

@@ -21,7 +21,8 @@ def same_columns(schema: pa.Schema, other: pa.Schema) -> bool:
 
 def indented(schema: Iterable[pa.Field]) -> str:
     """A schema for error messages, a field a line."""
-    return "\n".join(f"  {field}" for field in schema) or "  (no columns)"
+    lines = [f"  {field.name}: {field.type}{'' if field.nullable else ' not null'}" for field in schema]
+    return "\n".join(lines) or "  (no columns)"
 
 
 def compacted(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute
 
-from headrace.arrow.types import is_list
-from headrace.errors import SchemaMismatchError
+from headrace.arrow.types import is_list, wire_type
+from headrace.errors import SchemaMismatchError, UnsupportedTypeError
 
 _MAX_OFFSET = 2**31 - 1  # of strings, binary and lists in their wire types
 
@@ -45,6 +45,42 @@ def converter(source: pa.DataType, target: pa.DataType, column: str) -> Callable
     if source == target:
         return None
     return lambda array: to_wire(array, target, column)
+
+
+def batch_converter(source: pa.Schema, target: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
+    """A function from batches of ``source`` to batches of ``target``; None where the columns are not the same to Spark.
+
+    They are where the names are equal and each pair of types has one wire type: ``string`` and ``large_string``, a
+    view, a dictionary of strings; timestamps of any unit. The function raises SchemaMismatchError, naming the column,
+    if a value would change.
+    """
+    if source.names != target.names:
+        return None
+    try:
+        wires = [wire_type(field.type, field.name) for field in target]
+        if wires != [wire_type(field.type, field.name) for field in source]:
+            return None
+    except UnsupportedTypeError:
+        return None
+
+    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            column if column.type == field.type else _encoded(to_wire(column, wire, field.name), field)
+            for column, wire, field in zip(batch.columns, wires, target, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=target)
+
+    return convert
+
+
+def _encoded(array: pa.Array, field: pa.Field) -> pa.Array:
+    """An array of a wire type in the type of ``field``, which has that wire type."""
+    try:
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise SchemaMismatchError(
+            f"column {field.name!r}: values of type {array.type} cannot be turned into {field.type}: {error}"
+        ) from error
 
 
 def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:

@@ -47,10 +47,27 @@ def batch_iterator(source: Any, where: str) -> Iterator[pa.RecordBatch]:
     try:
         return iter(source)
     except TypeError:
+        hint = "; is a yield or return missing?" if source is None else hint_for(source)
         raise TypeError(
             f"{where} returned {type(source).__name__}, expected an iterable of pyarrow.RecordBatch, "
-            "a RecordBatchReader or an object with __arrow_c_stream__"
+            f"a RecordBatchReader or an object with __arrow_c_stream__{hint}"
         ) from None
+
+
+def hint_for(value: Any) -> str:
+    """How to make a RecordBatch of something that is none, for the end of an error's sentence; empty if not known."""
+    library = type(value).__module__.partition(".")[0]
+    if isinstance(value, pa.Table):
+        return "; use Table.to_batches()"
+    if library == "pandas" and hasattr(value, "columns"):
+        return "; use pyarrow.RecordBatch.from_pandas(frame, schema=schema, preserve_index=False)"
+    if library == "polars" and hasattr(value, "columns"):
+        return "; use frame.to_arrow().cast(schema).to_batches()"
+    if isinstance(value, dict) and all(isinstance(column, (list, tuple)) for column in value.values()):
+        return "; use pyarrow.RecordBatch.from_pydict(columns, schema=schema)"
+    if isinstance(value, (dict, list, tuple)):
+        return "; use pyarrow.RecordBatch.from_pylist(rows, schema=schema), where rows is a list of dicts"
+    return ""
 
 
 def close_sources(*sources: Any) -> None:

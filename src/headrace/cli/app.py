@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import inspect
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
+from headrace import __version__
 from headrace.cli.output import Batches, print_rows, writer_to
 from headrace.errors import HeadraceError
 from headrace.provider import TableProvider
@@ -51,7 +52,7 @@ Tables = Annotated[
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"headrace {version('headrace')}")
+        typer.echo(f"headrace {__version__}")
         raise typer.Exit
 
 
@@ -151,10 +152,25 @@ def provider_at(place: str) -> TableProvider:
             raise typer.BadParameter(f"{module_name!r} has no attribute {path!r}")
         found = getattr(found, name)
     if callable(found) and not isinstance(found, TableProvider):
+        if needed := _needed_arguments(found):
+            raise typer.BadParameter(
+                f"{place} needs {', '.join(needed)} to be called; name a provider, or a function without arguments "
+                f"that returns one, such as: def table(): return {path}(...)"
+            )
         found = found()
     if not isinstance(found, TableProvider):
         raise typer.BadParameter(f"{place} is a {type(found).__name__}, not a TableProvider")
     return found
+
+
+def _needed_arguments(function: Any) -> list[str]:
+    """The names of the arguments without which it cannot be called."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some builtins have no signature
+        return []
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in optional]
 
 
 def _providers(options: list[str]) -> dict[str, TableProvider]:

@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from headrace.arrow.batches import compacted, indented, same_columns
 from headrace.arrow.conversion import converter
+from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import forbidden_null, forbids_nulls
-from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
+from headrace.arrow.sources import BatchSource, batch_iterator, close_sources, hint_for
 from headrace.arrow.types import wire_schema
 from headrace.errors import SchemaMismatchError
 from headrace.execute.live import LivePlan
@@ -98,9 +99,8 @@ class PartitionStream:
     def _checked(self, batch: Any) -> pa.RecordBatch:
         name = f"{self.task.plan_name}.execute"
         if not isinstance(batch, pa.RecordBatch):
-            hint = "; use Table.to_batches()" if isinstance(batch, pa.Table) else ""
             raise SchemaMismatchError(
-                f"{name} yielded {type(batch).__name__}, expected pyarrow.RecordBatch{hint} "
+                f"{name} yielded {type(batch).__name__}, expected pyarrow.RecordBatch{hint_for(batch)} "
                 f"(table {self.task.table!r}, partition {self.partition})"
             )
         expected = self.task.plan_schema
@@ -129,8 +129,7 @@ class PartitionStream:
         if not same_columns(found, expected):
             raise SchemaMismatchError(
                 f"{self.task.plan_name}.execute {what} whose schema is not the plan's "
-                f"(table {self.task.table!r}, partition {self.partition})\n"
-                f"expected:\n{indented(expected)}\nfound:\n{indented(found)}"
+                f"(table {self.task.table!r}, partition {self.partition})\n{mismatch(expected, found)}"
             )
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:

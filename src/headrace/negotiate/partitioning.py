@@ -29,7 +29,9 @@ class ScanSettings:
 def check_partitioning(partitioning: Any, table: RegisteredTable, name: str) -> None:
     """Raises PlanError, naming the plan, for a partitioning that is none or that cannot be the table's."""
     if not isinstance(partitioning, (UnknownPartitioning, KeyPartitioning, HashPartitioning)):
-        raise PlanError(f"{name} has partitioning {partitioning!r}, expected a Partitioning")
+        count = isinstance(partitioning, int) and not isinstance(partitioning, bool)
+        hint = f"; for {partitioning} partitions write hr.UnknownPartitioning({partitioning})" if count else ""
+        raise PlanError(f"{name} has partitioning {partitioning!r}, expected a Partitioning{hint}")
     n = partitioning.n
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
         raise PlanError(f"{name} promises {n!r} partitions, expected a number that is not negative")

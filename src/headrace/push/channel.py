@@ -8,6 +8,8 @@ docs/decisions/0003-channel-and-deadlock.md.
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,6 +31,9 @@ from headrace.push.lanes import Lane, Lanes, Offer, Outcome, Pack, Taker
 
 T = TypeVar("T")
 _TICK_S = 0.5  # how often one who waits looks up for what cannot wake it: lost sink, quiet lane, exit
+HINT_S = 5.0  # how long one end waits before it is said that nobody is at the other
+_UNREAD = "no query is reading this table: start one with ctx.execute_stream(...), or in another thread"
+_LOG = logging.getLogger("headrace")
 _EXIT_GRACE_S = 10.0  # how long a write stays blocked once the main thread has ended and nobody reads
 
 
@@ -186,6 +191,7 @@ class Channel(Generic[T]):
             gate.acquire()
             offer = self._lanes.queue(lane, item, rows, size, gate.release)
         deadline = None if timeout_s is None else offer.since + timeout_s
+        hint_at = offer.since + HINT_S
         unread_s = 0.0
         try:
             while offer.outcome is None and unread_s < _EXIT_GRACE_S:
@@ -193,13 +199,17 @@ class Channel(Generic[T]):
                 if left_s <= 0:
                     break
                 if not gate.acquire(timeout=left_s):
+                    if monotonic() > hint_at:
+                        hint_at = math.inf
+                        self._hint_blocked()
                     unread_s = unread_s + left_s if self._exiting_unread() else 0.0
         finally:
             self._settle(lane, offer)
         if not self._conclude(lane, offer):
             if unread_s >= _EXIT_GRACE_S:
                 raise ScanEndedError(f"the program is exiting and nobody reads {self.name}")
-            raise WriteTimeout(f"{self.name} stayed full for {timeout_s} s; nothing was written")
+            unread = f"; {_UNREAD}" if self._is_unread() else ""
+            raise WriteTimeout(f"{self.name} stayed full for {timeout_s} s; nothing was written{unread}")
 
     def pack(self, item: T, rows: int, size: int, partition: int | None = None) -> bool:
         """Add an item that is cheaper to keep in a pack, at once. False, with nothing written, if ``offer`` must do it.
@@ -225,10 +235,12 @@ class Channel(Generic[T]):
             if self._lanes.submit(lane, item, rows, size):
                 return
             offer = self._lanes.queue(lane, item, rows, size, wake)
+        hint = loop.call_later(HINT_S, self._hint_blocked)
         try:
             if offer.outcome is None:
                 await settled.wait()
         finally:
+            hint.cancel()
             self._settle(lane, offer)
         loader = None
         if offer.outcome is Outcome.SPILL:  # cancelled meanwhile, it is put away but not written
@@ -336,6 +348,14 @@ class Channel(Generic[T]):
         if over:
             return "finished"
         return "closed" if all(reader.ending is END for reader in self._readers) else "open"
+
+    def _is_unread(self) -> bool:
+        """Whether no query has begun to read."""
+        return all(reader.taker.last_take is None for reader in self._readers)
+
+    def _hint_blocked(self) -> None:
+        if self._is_unread():
+            _LOG.warning("a write to %s has been blocked for %g s: it is full, and %s", self.name, HINT_S, _UNREAD)
 
     def _exiting_unread(self) -> bool:
         reading = any(reader.taker.last_take is not None and not reader.over for reader in self._readers)

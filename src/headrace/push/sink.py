@@ -12,8 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import indented, same_columns
+from headrace.arrow.conversion import batch_converter
+from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import forbidden_null, forbids_nulls
+from headrace.arrow.sources import hint_for
+from headrace.display import html_lines
 from headrace.errors import ProducerLostError, SchemaMismatchError, SinkClosedError, WriteTimeout
 from headrace.push.channel import Channel, ChannelStats
 from headrace.push.packing import Packed, Packing, refers_to_a_whole
@@ -25,10 +28,13 @@ _SMALL_BYTES = 16 * 1024
 class TableSink:
     """Writes Arrow data into a streaming table. Every method may be called from any thread, at the same time.
 
-    Data: a RecordBatch, a Table, or any object with ``__arrow_c_array__`` or ``__arrow_c_stream__``, in the
-    table's columns and types. It is copied: the caller may overwrite, reuse or drop it when the call returns.
+    Data: a RecordBatch, a Table, or any object with ``__arrow_c_array__`` or ``__arrow_c_stream__`` (a pandas or
+    polars frame, for instance), with the table's columns. Types that are one type to Spark are cast where that loses
+    nothing: ``large_string``, views and dictionaries to ``string``, nanoseconds to microseconds if they fit. It is
+    copied: the caller may overwrite, reuse or drop it when the call returns.
 
-    Writes raise SchemaMismatchError (other names or types, or nulls where the table has none),
+    Writes raise SchemaMismatchError (other names or types, values that a cast would change, or nulls where the table
+    has none),
     SinkClosedError (after ``close`` or ``fail``), ScanEndedError (nobody will read it: limit reached,
     cancelled, failed), DeregisteredError (the table is gone), OSError (it had to go to disk and could not);
     nothing of that data is written then.
@@ -129,8 +135,26 @@ class TableSink:
             self.fail(error)
 
     def __repr__(self) -> str:
+        return f"<{self._title()}: {', '.join(self._lines())}>"
+
+    def _repr_html_(self) -> str:
+        stats = self.stats
+        return html_lines(self._title(), self._lines(), filled=stats.waiting / stats.capacity)
+
+    def _title(self) -> str:
         part = "" if self._partition is None else f", partition {self._partition}"
-        return f"<TableSink of {self._channel.name}{part}: {self.stats.state}>"
+        return f"TableSink of {self._channel.name}{part}"
+
+    def _lines(self) -> list[str]:
+        stats = self.stats
+        spilled = f" ({stats.spilled} on disk)" if stats.spilled else ""
+        room = f"of {stats.capacity} batches" if self._channel.partitions == 1 else "batches"
+        return [
+            stats.state,
+            f"{stats.waiting} {room} waiting{spilled}",
+            f"{stats.rows_written:,} rows written",
+            f"{stats.rows_delivered:,} delivered",
+        ]
 
     def _packed(self, batch: Any) -> bool:
         """Pack it, which is the cheapest way, if it is small, its reader is busy and there is room; False otherwise."""
@@ -192,16 +216,17 @@ class _Intake:
         else:
             raise TypeError(
                 f"cannot write {type(data).__name__} to {self._table}: expected a RecordBatch, a Table "
-                "or an object with __arrow_c_array__ or __arrow_c_stream__"
+                f"or an object with __arrow_c_array__ or __arrow_c_stream__{hint_for(data)}"
             )
         same = schema.equals(self._schema, check_metadata=True)
-        if not same and not same_columns(schema, self._schema):
+        convert = None if same else batch_converter(schema, self._schema)
+        if convert is None and not same:
             raise self._mismatch("data of another schema", schema)
         empty = True
         for batch in batches:
             empty = False
-            if not same:
-                batch = pa.RecordBatch.from_arrays(batch.columns, schema=self._schema)
+            if convert is not None:
+                batch = convert(batch)
             if path := self._forbidden_null(batch):
                 raise self._mismatch(f"nulls in {path!r}, which is declared not null,", schema)
             yield batch
@@ -225,6 +250,5 @@ class _Intake:
 
     def _mismatch(self, what: str, found: pa.Schema) -> SchemaMismatchError:
         return SchemaMismatchError(
-            f"{what} cannot be written to {self._table}; nothing was written\n"
-            f"expected:\n{indented(self._schema)}\nfound:\n{indented(found)}"
+            f"{what} cannot be written to {self._table}; nothing was written\n{mismatch(self._schema, found)}"
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 from headrace.errors import ScanEndedError, StreamConsumedError, StreamError
 from headrace.execute.live import LivePlan, LiveTable, MergingSource
 from headrace.plan import ExecutionPlan, ScanRequest, UnknownPartitioning
-from headrace.push.channel import END, Channel, Reader
+from headrace.push.channel import END, HINT_S, Channel, End, Reader
 from headrace.push.packing import Packed, Packing
 
 # What is taken at once and sent as one batch: the size that suits Spark best, whatever size was written.
@@ -18,6 +19,11 @@ _TAKEN_ROWS = 64 * 1024
 _TAKEN_BYTES = 8 << 20
 _MAX_REASON_CHARS = 300
 _REMEMBERED_QUERIES = 1000
+_LOG = logging.getLogger("headrace")
+_UNWRITTEN = (
+    "a query has been waiting for %s for %g s, and nothing has been written to it: write to its sink from another "
+    "thread, or start the query with ctx.execute_stream(...) and write before you read the result"
+)
 
 
 class StreamingTable(LiveTable):
@@ -87,8 +93,10 @@ class StreamingPlan(LivePlan):
 class ChannelStream(MergingSource):
     """One partition's batches: whatever is queued goes out at once, merged, as soon as it is asked for."""
 
-    def __init__(self, reader: Reader[Packed], packing: Packing) -> None:
+    def __init__(self, channel: Channel[Packed], reader: Reader[Packed], packing: Packing) -> None:
         self.patient = packing.many
+        self._channel = channel
+        self._begun = False
         self._reader = reader
         self._packing = packing
         self._merged: deque[pa.RecordBatch] = deque()
@@ -106,7 +114,14 @@ class ChannelStream(MergingSource):
 
     def __next__(self) -> pa.RecordBatch:
         if not self._merged:
-            taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES)
+            taken: list[Packed] | End = []
+            if not self._begun:
+                self._begun = True
+                taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES, HINT_S)
+                if taken == [] and not self._channel.stats.batches_written:
+                    _LOG.warning(_UNWRITTEN, self._channel.name, HINT_S)
+            while taken == []:
+                taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES)
             if taken is END:
                 raise StopIteration
             assert isinstance(taken, list)
@@ -172,7 +187,9 @@ class _Scans:
             earlier = self._opened.get(partition)
             if earlier is not None:
                 return self._again(partition, earlier)
-            stream = self._opened[partition] = ChannelStream(self._channel.claim(partition), self._packing)
+            stream = self._opened[partition] = ChannelStream(
+                self._channel, self._channel.claim(partition), self._packing
+            )
             return stream
 
     def _again(self, partition: int, earlier: ChannelStream) -> MergingSource:

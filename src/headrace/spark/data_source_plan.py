@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from headrace.arrow.batches import batch_without_columns, same_columns
+from headrace.arrow.mismatch import mismatch
 from headrace.arrow.sources import close_sources
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, UnknownPartitioning
@@ -74,7 +75,7 @@ class DataSourcePlan(ExecutionPlan):
         if not same_columns(batch.schema, whole):
             raise SchemaMismatchError(
                 f"data source {self._name} yielded a batch that does not have its schema\n"
-                f"expected:\n{whole}\nfound:\n{batch.schema}"
+                f"{mismatch(whole, batch.schema)}"
             )
         return batch.select(self.schema.names) if self.schema.names else batch_without_columns(batch.num_rows)
 

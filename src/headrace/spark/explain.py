@@ -9,6 +9,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from headrace.display import html_text
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
@@ -47,7 +48,17 @@ class _Found:
     cached: bool
 
 
-def explain(frame: DataFrame, planner: Planner) -> str:
+class Explanation(str):
+    """What ``ctx.explain`` returns: text that a notebook and the interpreter's prompt show line by line."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return html_text(self)
+
+
+def explain(frame: DataFrame, planner: Planner) -> Explanation:
     """Plans the query (nothing runs) and describes its Headrace scans, in the order of the plan."""
     execution: Any = frame._jdf.queryExecution()
     blocks: dict[str, str] = {}
@@ -55,7 +66,7 @@ def explain(frame: DataFrame, planner: Planner) -> str:
         scan_id = str(found.scan.scanId())
         if scan_id not in blocks:  # one behind a cache or a reused exchange is met again
             blocks[scan_id] = _block(len(blocks) + 1, found, planner.scan_record(scan_id))
-    return "\n\n".join(blocks.values()) if blocks else "no Headrace table is scanned by this query"
+    return Explanation("\n\n".join(blocks.values()) or "no Headrace table is scanned by this query")
 
 
 def _scans(node: Any, above: tuple[_Step, ...], cached: bool) -> Iterator[_Found]:
@@ -87,7 +98,7 @@ def _block(number: int, found: _Found, scan: PlannedScan | None) -> str:
     lines = [
         f"scan {number}: {scan.table.name} ({scan.table.provider_name}: {scan.plan_text})",
         f"  runs in       {_placement(scan)}" + (", once: the result is cached" if found.cached else ""),
-        f"  partitions    {scan.partitioning.n}",
+        f"  partitions    {scan.partitioning.n}" + ("" if scan.partitioning.n else "  [the scan gives no rows]"),
         f"  columns       {columns}  [{len(request.projection)} of {len(scan.table.schema)}]",
     ]
     lines += _labelled("filters", [_filter_line(offered) for offered in scan.filters])

@@ -49,9 +49,7 @@ def headrace_errors() -> Iterator[None]:
         translated = translate(error)
         if translated is None:
             raise
-        if translated.__cause__ is None:
-            translated.__cause__ = error
-        translated.__suppress_context__ = True
+        # Spark's own exception is pages of Java about what this error says in a line, so it is not the cause.
         raise translated from translated.__cause__
 
 

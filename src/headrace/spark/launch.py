@@ -170,7 +170,12 @@ def _text(value: Any) -> str:
 
 def _require_java() -> None:
     home = os.environ.get("JAVA_HOME")
-    if not (home and (Path(home) / "bin" / "java").exists()) and shutil.which("java") is None:
+    if home and not (Path(home) / "bin" / "java").exists():  # Spark then does not look for another one
+        raise HeadraceError(
+            f"JAVA_HOME is {home!r}, but there is no bin/java in it: set it to the directory of a JDK 17 or newer, "
+            "or unset it to use the java on the PATH"
+        )
+    if not home and shutil.which("java") is None:
         raise HeadraceError(
             "Spark needs Java and none was found: install OpenJDK 17 (Debian: apt-get install "
             "openjdk-17-jre-headless) or set JAVA_HOME"

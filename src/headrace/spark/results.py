@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import json
 import queue
 import threading
 import uuid
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from functools import cache
 from time import monotonic
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -19,12 +22,17 @@ from pyspark import InheritableThread
 from pyspark.sql import DataFrame
 
 from headrace.arrow.types import with_nested
+from headrace.display import html_lines, names_text
 from headrace.errors import HeadraceError
 from headrace.spark.failures import translate
 from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.inbox import ResultInbox
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 _CANCEL_AGAIN_SECONDS = 0.05
 _CANCEL_SECONDS = 30.0
@@ -34,8 +42,9 @@ class ResultStream:
     """An iterator of ``pa.RecordBatch`` in the query's order, with bounded memory.
 
     One consumer at a time. Closing it (or leaving its ``with`` block, or dropping it) cancels the Spark job if it
-    still runs. Raises Headrace's own errors; Spark's own pass unchanged. Readable by anything that takes an
-    Arrow stream (``pl.from_arrow``, ``duckdb``, ``pa.RecordBatchReader.from_stream``).
+    still runs. Raises Headrace's own errors; Spark's own pass unchanged. ``read_all``, ``to_pandas`` and ``to_polars``
+    take all that is left; ``async for`` works too; anything that takes an Arrow stream can read it (``duckdb``,
+    ``pa.RecordBatchReader.from_stream``).
     """
 
     def __init__(
@@ -57,6 +66,7 @@ class ResultStream:
         self._started = monotonic()
         self._rows = self._batches = 0
         self._complete = False
+        self._reading: Future[Any] | None = None  # begun by ``async for``, and not yet handed out
         self._query = _RunningQuery(frame, planner, endpoint, context_id, self._inbox)
         # A finalizer runs in whatever thread drops the last reference or collects garbage, whatever locks that
         # holds: it must neither wait nor lock. Not at exit either: the JVM ends with this process.
@@ -97,6 +107,21 @@ class ResultStream:
         if self._bar is not None:
             self._bar.close()
 
+    def read_all(self) -> pa.Table:
+        """All batches that are left, as one table (with the schema, also if there are none), and closes."""
+        with self:
+            return pa.Table.from_batches(self, self.schema)
+
+    def to_pandas(self, **options: Any) -> pandas.DataFrame:
+        """All that is left as a pandas frame; ``options`` are those of ``pa.Table.to_pandas``. Needs pandas."""
+        _require("pandas")
+        return self.read_all().to_pandas(**options)
+
+    def to_polars(self) -> polars.DataFrame:
+        """All that is left as a polars frame. Needs polars."""
+        frame: polars.DataFrame = _require("polars").from_arrow(self.read_all())
+        return frame
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 
@@ -108,6 +133,64 @@ class ResultStream:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+    def __aiter__(self) -> ResultStream:
+        return self
+
+    async def __anext__(self) -> pa.RecordBatch:
+        """``async for``: waits on a thread of its own, so the event loop goes on.
+
+        If it is cancelled the batch is not lost: it comes next. Leave the loop early within ``async with stream``, or
+        call ``close()``, to cancel the query.
+        """
+        reading = self._reading = self._reading or _in_thread(self._next_or_none)
+        try:
+            batch = await asyncio.wrap_future(reading)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._reading = None
+            raise
+        self._reading = None
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
+
+    async def __aenter__(self) -> ResultStream:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await asyncio.wrap_future(_in_thread(self.close))
+
+    def _next_or_none(self) -> pa.RecordBatch | None:
+        return next(self, None)
+
+    def __repr__(self) -> str:
+        return f"<{self._title()}: {', '.join(self._lines())}>"
+
+    def _repr_html_(self) -> str:
+        done, count = self._inbox.progress()
+        return html_lines(self._title(), self._lines(), filled=done / count if count else None)
+
+    def _title(self) -> str:
+        return f"ResultStream of {names_text(self.schema.names) or 'no columns'}"
+
+    def _lines(self) -> list[str]:
+        done, count = self._inbox.progress()
+        return [
+            self._state(),
+            f"{done} of {'?' if count is None else count} partitions arrived",
+            f"{self._rows:,} rows in {self._batches:,} batches read",
+        ]
+
+    def _state(self) -> str:
+        if self._complete:
+            return "read to its end"
+        if self._query.failed:
+            return "failed or closed"
+        return "complete, to be read" if self._query.is_over() else "running"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return pa.RecordBatchReader.from_batches(self.schema, self).__arrow_c_stream__(requested_schema)
@@ -133,6 +216,14 @@ class _RunningQuery:
         self._over = threading.Event()
         self._ticket = endpoint.offer(inbox.open, receives=True)
         self._thread = InheritableThread(target=self._run, name="headrace-query", daemon=True)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the query failed, or nobody wants its result any more."""
+        return self._inbox.failed
+
+    def is_over(self) -> bool:
+        return self._over.is_set()
 
     def start(self) -> None:
         self._planner.expect_result(self._tag, self._inbox)
@@ -201,13 +292,30 @@ def _check_types(schema: pa.Schema) -> None:
             )
 
 
+def _require(package: str) -> Any:
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise ImportError(f"to_{package}() needs {package}, which is not installed: pip install {package}") from error
+
+
+def _in_thread(work: Callable[[], Any]) -> Future[Any]:
+    """The outcome of ``work`` on a daemon thread of its own, which keeps no event loop and no exit waiting."""
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # handed over to who waits
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="headrace-async", daemon=True).start()
+    return future
+
+
 def _own(error: Exception) -> BaseException:
     try:
-        translated = translate(error)
+        return translate(error) or error
     except Exception:  # the JVM that knows more is gone; whoever waits for the result must hear of it all the same
         return error
-    if translated is None:
-        return error
-    if translated.__cause__ is None and not isinstance(error, HeadraceError):
-        translated.__cause__ = error
-    return translated

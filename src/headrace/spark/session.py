@@ -16,6 +16,7 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.arrow.types import wire_schema
+from headrace.display import html_table, html_text, names_text
 from headrace.errors import (
     DeregisteredError,
     HeadraceError,
@@ -33,12 +34,13 @@ from headrace.push.sink import TableSink
 from headrace.push.spill import ArrowSpill
 from headrace.push.table import StreamingTable
 from headrace.spark import launch
-from headrace.spark.explain import explain
+from headrace.spark.explain import Explanation, explain
 from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
+from headrace.tables.choose import not_a_provider
 from headrace.transport.endpoint import Endpoint, TlsIdentity
 from headrace.transport.lifeline import Lifeline
 from headrace.transport.protocol import PLANNER_VERSION, PROTOCOL_VERSION
@@ -112,8 +114,7 @@ class SessionContext:
         _check_name(name)
         if not isinstance(provider, TableProvider):
             raise RegistrationError(
-                f"register_table({name!r}, ...) takes a TableProvider, not {type(provider).__name__}"
-                + (": pass an instance, not the class" if isinstance(provider, type) else "")
+                f"register_table({name!r}, ...) takes a TableProvider, not {not_a_provider(provider)}"
             )
         if not replace and self._registry.find(name) is not None:
             raise TableExistsError(f"table {name!r} is registered already; pass replace=True to replace it")
@@ -168,12 +169,13 @@ class SessionContext:
             return old
 
     def register_streaming_table(
-        self, name: str, schema: pa.Schema, capacity: int = 16, *, partitions: int = 1
+        self, name: str, schema: pa.Schema, capacity: int = 16, *, partitions: int = 1, replace: bool = False
     ) -> TableSink:
         """Make a push table: what is written to the sink returned is what one query, running meanwhile, reads.
 
-        ``capacity`` batches may wait before ``write`` blocks (per partition, if there are several). Raises as
-        ``register_table`` does, and ValueError for a capacity or a number of partitions below 1.
+        ``capacity`` batches may wait before ``write`` blocks (per partition, if there are several). With ``replace``
+        a table of that name is replaced; if it was a push table, its sink and its query end with DeregisteredError.
+        Raises as ``register_table`` does, and ValueError for a capacity or a number of partitions below 1.
         """
         self._require_open()
         _check_name(name)
@@ -187,7 +189,7 @@ class SessionContext:
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
         )
         provider = StreamingTable(name, channel, packing)
-        self._register(RegisteredTable(name, provider, schema, wire), replace=False)
+        self._register(RegisteredTable(name, provider, schema, wire), replace=replace)
         return TableSink(channel, packing)
 
     def _watch_queries(self) -> None:
@@ -249,8 +251,7 @@ class SessionContext:
         frame = self._frame(query)
         with headrace_errors():
             stream = ResultStream(frame, self._planner, self._endpoint, self._context_id, bounded=False)
-        with stream:
-            return pa.Table.from_batches(stream, stream.schema)
+        return stream.read_all()
 
     def execute_stream(
         self, query: DataFrame | str, *, progress: bool | Callable[[Progress], None] = False
@@ -265,8 +266,11 @@ class SessionContext:
         with headrace_errors():
             return ResultStream(frame, self._planner, self._endpoint, self._context_id, report)
 
-    def explain(self, query: DataFrame | str) -> str:
-        """A readable block per Headrace scan of the query: what was negotiated, and why something was not used."""
+    def explain(self, query: DataFrame | str) -> Explanation:
+        """A readable block per Headrace scan of the query: what was negotiated, and why something was not used.
+
+        The answer is a ``str`` that notebooks show as it is.
+        """
         frame = self._frame(query)
         with headrace_errors():
             return explain(frame, self._planner)
@@ -304,6 +308,23 @@ class SessionContext:
     def _jvm_gone(self) -> None:
         self._lost = True
         self._planner.spark_lost(jvm_lost())
+
+    def __repr__(self) -> str:
+        if self._closed:
+            return "<SessionContext: closed>"
+        names = self._registry.names()
+        return f"<SessionContext on {self._where()}: {f'tables {names_text(names)}' if names else 'no tables'}>"
+
+    def _repr_html_(self) -> str:
+        if self._closed:
+            return html_text(repr(self))
+        tables = [table for name in self._registry.names() if (table := self._registry.find(name)) is not None]
+        rows = [(table.name, table.provider_name, names_text(table.schema.names)) for table in tables]
+        return html_table(f"SessionContext on {self._where()}", ("table", "provider", "columns"), rows)
+
+    def _where(self) -> str:
+        context = self._spark.sparkContext
+        return f"Spark {context.version}, {context.master}" if context._jsc is not None else "a stopped Spark"
 
     def __enter__(self) -> SessionContext:
         return self

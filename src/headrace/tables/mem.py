@@ -7,10 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import indented, same_columns
+from headrace.arrow.batches import same_columns
 from headrace.arrow.conversion import to_wire
+from headrace.arrow.mismatch import mismatch
 from headrace.arrow.sources import BatchSource
 from headrace.arrow.types import filterable
+from headrace.display import names_text
 from headrace.errors import SchemaMismatchError
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
@@ -45,6 +47,9 @@ class MemTable(TableProvider):
         self._table = _without_small_batches(_as_table(data))
         self._schema = pa.schema([filterable(field) for field in self._table.schema])
         self._partitions = partitions
+
+    def __repr__(self) -> str:
+        return f"<MemTable: {self._table.num_rows:,} rows of {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema
@@ -154,7 +159,7 @@ def _table_of_batches(data: Iterable[Any]) -> pa.Table:
         if not batch.schema.equals(schema):
             raise SchemaMismatchError(
                 f"batch {index} does not have the schema of the first one; cast it, or leave it out\n"
-                f"expected:\n{indented(schema)}\nfound:\n{indented(batch.schema)}"
+                f"{mismatch(schema, batch.schema)}"
             )
     return pa.Table.from_batches(batches, schema)
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.arrow.batches import indented, same_columns
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
+from headrace.display import names_text
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Placement, ScanRequest
 from headrace.provider import TableProvider
@@ -43,6 +44,9 @@ class SimpleTable(TableProvider):
         self._function = function
         self._takes_request = _takes_request(function)
         self._placement = placement
+
+    def __repr__(self) -> str:
+        return f"<SimpleTable: {name_of(self._function)} gives {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from headrace.arrow.sources import BatchSource
+from headrace.display import names_text
 from headrace.errors import RegistrationError
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest, SortKey, Statistics
@@ -35,6 +36,9 @@ class SortedTable(PerScanProvider):
                 raise TypeError(f"SortedTable takes SortKeys, not {key!r}: write SortKey({str(key)!r})")
         if not self._keys:
             raise ValueError("SortedTable needs at least one SortKey")
+
+    def __repr__(self) -> str:
+        return f"<SortedTable: {self._inner!r} by {names_text([key.column for key in self._keys])}>"
 
     def schema(self) -> pa.Schema:
         schema = self._inner.schema()

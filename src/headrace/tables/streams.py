@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from headrace.arrow.sources import BatchSource
+from headrace.display import names_text
 from headrace.plan import ExecutionPlan, Placement, ScanRequest, UnknownPartitioning
 from headrace.provider import TableProvider
 
@@ -42,6 +43,9 @@ class StreamTable(TableProvider):
                     f"StreamTable takes functions that open a stream, but item {index} is a "
                     f"{type(factory).__name__}, which could be read only once; pass the function, or lambda: ..."
                 )
+
+    def __repr__(self) -> str:
+        return f"<StreamTable: {len(self._factories)} streams of {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema

@@ -17,7 +17,7 @@ from headrace.negotiate.planned import PlannedScan
 from headrace.provider import TableProvider
 from headrace.testing.filters import check_filters, check_limits
 from headrace.testing.layout import check_layout, check_statistics
-from headrace.testing.probe import CheckStopped, Probe, error_text, on_other_thread
+from headrace.testing.probe import USER_ERRORS, CheckStopped, Probe, error_text, on_other_thread
 from headrace.testing.projections import check_projections
 from headrace.testing.report import Findings, Promise, Report, Severity
 from headrace.testing.scans import check_early_stop, check_execute_again, check_fresh_scans, check_pickling
@@ -130,7 +130,7 @@ class _Check:
             try:
                 with watched() as observed:
                     schemas.append(self.provider.schema())
-            except Exception as error:
+            except USER_ERRORS as error:
                 self._stop(Promise.SCHEMA, f"{name} raised {error_text(error)}", error)
             for act in dict.fromkeys(observed.acts):
                 message = f"{name} {act}: it is called once, when the table is registered"
@@ -174,6 +174,9 @@ class _Check:
             except CheckStopped as stopped:
                 message = "planning works on the calling thread only, but Spark plans on threads of its own"
                 self._stop(Promise.PLANNING, message, stopped)
+        if scan.partitioning.n == 0:
+            message = "the plan of all rows has 0 partitions, so the table is empty; one partition is one task"
+            self.findings.add(Promise.PARTITIONING, message, Severity.WARNING)
         return scan
 
     def _check_slowest_planning(self, probe: Probe) -> None:

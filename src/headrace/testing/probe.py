@@ -31,6 +31,10 @@ _PACKAGE = str(Path(__file__).parent.parent)
 _MESSAGE_CHARS = 1500
 
 
+USER_ERRORS = (Exception, SystemExit)
+"""What user code may raise to be reported as a finding; only Ctrl-C ends the check itself."""
+
+
 class CheckStopped(Exception):
     """A scan failed and was reported; what needs it cannot go on."""
 
@@ -164,7 +168,7 @@ class Probe:
             promise = Promise.BATCHES if blame is Promise.EXECUTE else blame
             self.findings.add(promise, clipped(f"{first}{scan_text(scan)}{newline}{rest}"))
             raise CheckStopped from error
-        except Exception as error:
+        except USER_ERRORS as error:
             name = f"{type(scan.plan).__name__}.execute({partition})"
             self.findings.add(blame, clipped(f"{name} raised {error_text(error)}{scan_text(scan)}"))
             raise CheckStopped from error

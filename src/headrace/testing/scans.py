@@ -15,7 +15,7 @@ from headrace.errors import PlanError
 from headrace.negotiate.pickling import pickled_task
 from headrace.negotiate.planned import PlannedScan
 from headrace.plan import Placement
-from headrace.testing.probe import CheckStopped, Probe, Reading, error_text
+from headrace.testing.probe import USER_ERRORS, CheckStopped, Probe, Reading, error_text
 from headrace.testing.report import Promise, Severity
 from headrace.testing.rows import difference
 from headrace.testing.truth import Truth, note_cut_short
@@ -109,7 +109,7 @@ def check_pickling(probe: Probe, scan: PlannedScan, expected: Reading | None) ->
         return
     try:
         task = pickle.loads(data)
-    except Exception as error:  # unpickling runs user code
+    except USER_ERRORS as error:  # unpickling runs user code
         name = type(scan.plan).__name__
         probe.findings.add(Promise.PICKLING, f"{name} was pickled, but unpickling raised {error_text(error)}")
         return
@@ -131,7 +131,7 @@ def check_early_stop(probe: Probe, truth: Truth) -> None:
                 for _ in range(batches):
                     next(reading, None)
                 stream.close()
-            except Exception as error:
+            except USER_ERRORS as error:
                 message = (
                     f"closing what {name}({partition}) returned after {batches} batches raised {error_text(error)}"
                 )

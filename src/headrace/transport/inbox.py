@@ -30,6 +30,7 @@ _MAX_WAITING_BYTES = 128 << 20  # of all partitions: room for the tasks that run
 _MAX_CURRENT_BYTES = 16 << 20  # of the partition whose turn it is: more would only be a slow caller's
 _STALLED_SECONDS = 1.0
 _RECEIVE_BUFFER_BYTES = 1 << 20
+_CANCEL_GRACE_SECONDS = 5.0  # how long a task may take to be cancelled before its connection is broken
 
 Load = Callable[[], pa.RecordBatch]
 T = TypeVar("T")
@@ -101,6 +102,12 @@ class ResultInbox:
         """Partitions received whole, and how many there are, if known by now."""
         with self._lock:
             return sum(partition.done for partition in self._partitions.values()), self._count
+
+    @property
+    def failed(self) -> bool:
+        """Whether the query failed, or ``close`` was called before its end."""
+        with self._lock:
+            return self._error is not None
 
     @property
     def waiting_bytes(self) -> int:
@@ -285,7 +292,9 @@ class PartitionReceiver:
                     sock.sendall(RECEIPT)  # without it the task, and so the query, is not over
                     return
         except StreamError:
-            return  # nobody wants it any more, and the task notices when the connection is closed
+            if self._inbox.failed:
+                _await_end(sock)
+            # else nobody wants it any more, and the task notices when the connection is closed
         except (TransportError, ValueError, TypeError) as error:
             self._inbox.fail(TransportError(f"partition {self.partition} of the result was damaged: {error}"))
         finally:
@@ -350,3 +359,19 @@ def _as_bytes(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_list(type_):
         return pa.list_(type_.value_field.with_type(_as_bytes(type_.value_type)))
     return type_
+
+
+def _await_end(sock: socket.socket) -> None:
+    """Drop what a task still sends until it ends, for a while.
+
+    The query is being cancelled. A task whose connection broke first would fail, and Spark would log that as an error.
+    """
+    deadline = monotonic() + _CANCEL_GRACE_SECONDS
+    dropped = bytearray(_RECEIVE_BUFFER_BYTES)
+    while (left_s := deadline - monotonic()) > 0:
+        sock.settimeout(left_s)
+        try:
+            if not sock.recv_into(dropped):
+                return
+        except OSError:  # it broke off, or the time is over
+            return

@@ -69,6 +69,9 @@ class AdbcTable(TableProvider):
             raise ValueError(f"partition_on and order_by need a driver whose SQL Headrace knows, not {driver!r}")
         self._described: _Description | None = None
 
+    def __repr__(self) -> str:
+        return f"<AdbcTable: {'.'.join(self._table)} through {self._access.driver}>"
+
     def schema(self) -> pa.Schema:
         """Asks the database for the columns, the ends of ``partition_on`` and the number of rows it estimates.
 

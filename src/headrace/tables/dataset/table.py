@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.arrow.types import filterable, is_filterable
+from headrace.display import names_text
 from headrace.expr.nodes import Expr
 from headrace.plan import (
     ExecutionPlan,
@@ -77,6 +78,9 @@ class DatasetTable(TableProvider):
         self._filterable = all(is_filterable(field.type) for field in self._schema)
         of_files = [fragment for fragment in fragments if not in_memory(fragment)]
         self._footers = Footers.sampled(of_files, [file.size for file in files])
+
+    def __repr__(self) -> str:
+        return f"<DatasetTable: {len(self._parts):,} files of {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema

@@ -50,6 +50,9 @@ class FlightTable(TableProvider):
         self._access = FlightAccess(token, basic, tls_root_certs, tuple(headers), encrypted)
         self._flight: _Flight | None = None
 
+    def __repr__(self) -> str:
+        return f"<FlightTable: {self._descriptor} at {self._location}>"
+
     def schema(self) -> pa.Schema:
         """Asks the server for the flight: its schema, endpoints and size. Raises pyarrow's Flight errors."""
         self._flight = self._asked()

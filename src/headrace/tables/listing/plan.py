@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.arrow.batches import indented
 from headrace.arrow.conversion import to_wire
-from headrace.arrow.sources import batch_iterator, close_sources
+from headrace.arrow.sources import batch_iterator, close_sources, hint_for
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Partitioning, Placement, ScanRequest, Statistics
 from headrace.tables.listing.format import DataFile, FileFormat
@@ -104,7 +104,7 @@ class ListingPlan(ExecutionPlan):
         if not isinstance(batch, pa.RecordBatch):
             raise SchemaMismatchError(
                 f"{self._format_name}.read yielded {type(batch).__name__} for the file {file}, "
-                "expected pyarrow.RecordBatch"
+                f"expected pyarrow.RecordBatch{hint_for(batch)}"
             )
         wanted = self._request.schema
         if not len(wanted):

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arrow.types import value_bytes
+from headrace.display import names_text
 from headrace.expr.nodes import Expr
 from headrace.plan import (
     ExecutionPlan,
@@ -87,6 +88,9 @@ class ListingTable(TableProvider):
         known = file_statistics(format, self._files) if statistics else [ContainerStats()] * len(self._files)
         self._stats = self._with_partition_values(known)
         self._described = frozenset(name.partition(".")[0] for stats in self._stats for name in stats.columns)
+
+    def __repr__(self) -> str:
+        return f"<ListingTable: {self._total_files:,} files of {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema

@@ -411,8 +411,8 @@ def test_interrupt_of_a_database_connection_is_called_without_a_reason(
     source = Query(connection.interrupt)
     with Client(endpoint.address(endpoint.offer(opener(lambda _: source), 2))) as client:
         client.sock.sendall(client.claim(client.greeting()))
-        assert running.wait(10)
-    assert source.closed.wait(10)
+        assert running.wait(60)
+    assert source.closed.wait(60)
     assert caplog.records == []
     assert reads_whole(endpoint.address(endpoint.offer(opener(), 2)))
 
@@ -429,7 +429,7 @@ def test_interrupt_that_raises_is_logged_and_the_stream_stopped(
 
     source = Interruptible(interrupt)
     leave_early(endpoint, source)
-    assert source.closed.wait(5)
+    assert source.closed.wait(60)
     wait_until(lambda: len(caplog.records) == 1)
     assert type(error).__name__ in caplog.text
     assert reads_whole(endpoint.address(endpoint.offer(opener(), 2)))
@@ -445,9 +445,9 @@ def test_interrupt_that_blocks_disturbs_nobody(endpoint: Endpoint) -> None:
     source = Interruptible(interrupt)
     try:
         leave_early(endpoint, source)
-        assert called.wait(5)
+        assert called.wait(60)
         assert reads_whole(endpoint.address(endpoint.offer(opener(), 2)))
-        assert source.closed.wait(5)  # it was between two batches, where it can be stopped without
+        assert source.closed.wait(60)  # it was between two batches, where it can be stopped without
         endpoint.close()
     finally:
         let_go.set()
@@ -485,11 +485,11 @@ def test_partition_that_takes_long_to_open_disturbs_nobody(endpoint: Endpoint) -
 
     with Client(endpoint.address(endpoint.offer(slow, 2))) as client:
         client.sock.sendall(client.claim(client.greeting()))
-        assert opening.wait(5)
+        assert opening.wait(60)
         assert reads_whole(endpoint.address(endpoint.offer(opener(), 2)))
     assert reads_whole(endpoint.address(endpoint.offer(opener(), 2)))  # by now it was seen that the reader is gone
     let_go.set()
-    assert stopped.wait(5)
+    assert stopped.wait(60)
 
 
 def test_spilled_batches_are_not_deleted_on_the_endpoints_thread(

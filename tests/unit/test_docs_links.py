@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace import errors
 from places import ROOT
 
 DOCUMENTS = sorted(
@@ -76,3 +77,9 @@ def test_checks_of_links_and_paths_see_what_is_missing(tmp_path: Path, monkeypat
     (tmp_path / "tests").mkdir()
     assert list(broken_links("a.md")) == ["b.md", "#no"]
     assert list(missing_paths("a.md")) == ["src/x.py"]
+
+
+def test_errors_page_names_every_error_and_no_other() -> None:
+    known = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+    named = set(re.findall(r"`(?:hr\.)?(\w+(?:Error|Timeout))`", text_of("docs/errors.md")))
+    assert named == known

@@ -29,6 +29,8 @@ class Interruptible(Protocol):
         Called at most once for each ``execute``, on a thread of Headrace's and never on the one that iterates: while
         ``next`` runs, between two calls of it, or just when the stream is being closed. It must not wait for the
         iterating thread. What ``next`` gives or raises afterwards reaches nobody; ``close`` is called as always.
+        What it raises itself is logged, and the thread is then stopped as if it had no ``interrupt``. One that takes no
+        argument, as the connections of sqlite3 and duckdb have it, is called without.
         """
 
 

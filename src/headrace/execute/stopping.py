@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from headrace.arrow.sources import Interruptible
+
 _LOG = logging.getLogger("headrace")
 
 
@@ -21,9 +23,8 @@ class StopFlag:
 
     ``request`` may be called from any thread; ``interrupt`` must make the running thread raise StopRequested
     soon. The lock makes sure that it is never raised after the thread has left the user's code, where it could
-    hit the user's clean-up. A source that has an ``interrupt`` method of its own (thread-safe; it makes a waiting
-    ``next`` return or raise) is stopped through that instead: it knows best how to wake its thread. One that raises is
-    logged, and the thread is stopped the other way.
+    hit the user's clean-up. An Interruptible source is stopped through its own ``interrupt`` instead: it knows best how
+    to wake its thread. One that raises is logged, and the thread is stopped the other way.
     """
 
     def __init__(self, interrupt: Callable[[], None]) -> None:
@@ -35,7 +36,7 @@ class StopFlag:
 
     def watch(self, source: Any) -> None:
         """``source`` is what the user's code returned to be iterated over; None once it is to be closed."""
-        interrupt = getattr(source, "interrupt", None)
+        interrupt = source.interrupt if isinstance(source, Interruptible) else None
         self._interrupt_source = interrupt if callable(interrupt) else None
 
     def request(self, reason: str) -> None:

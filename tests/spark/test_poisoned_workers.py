@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import sys
@@ -67,16 +68,25 @@ def forged_stream(number: int) -> bytes:
     )
 
 
+ERROR = json.dumps(
+    {"error": "ProviderError", "exception_type": "KeyError", "message": "forged", "text": "a forged error"}
+).encode()
+
+
 def error_and_a_whole_stream(number: int) -> bytes:
-    return frame(FrameKind.ERROR, number, b'{"text": "a forged error"}') + forged_stream(number)
+    return frame(FrameKind.ERROR, number, ERROR) + forged_stream(number)
 
 
 def error_and_half_a_frame(number: int) -> bytes:
-    return frame(FrameKind.ERROR, number, b'{"text": "a forged error"}') + forged_stream(number)[:7]
+    return frame(FrameKind.ERROR, number, ERROR) + forged_stream(number)[:7]
 
 
 def error_with_a_body(number: int) -> bytes:
-    return frame(FrameKind.ERROR, number, b'{"text": "a forged error"}', b"more than an error has")
+    return frame(FrameKind.ERROR, number, ERROR, b"more than an error has")
+
+
+def error_that_is_none(number: int) -> bytes:
+    return frame(FrameKind.ERROR, number, b'{"text": "no error"}')
 
 
 def end_and_a_whole_stream(number: int) -> bytes:
@@ -137,9 +147,10 @@ def with_good_table(ctx: hr.SessionContext) -> hr.SessionContext:
 
 
 REFUSED = {
-    error_and_a_whole_stream: "a forged error",
-    error_and_half_a_frame: "a forged error",
-    error_with_a_body: "a forged error",
+    error_and_a_whole_stream: "forged",
+    error_and_half_a_frame: "forged",
+    error_with_a_body: "forged",
+    error_that_is_none: "an error that cannot be read",
     another_stream: "a second schema",
     stream_of_another_request: "a frame of another request",
     garbage: "not a Headrace frame",

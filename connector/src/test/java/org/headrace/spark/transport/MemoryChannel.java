@@ -5,11 +5,15 @@ import java.nio.channels.ByteChannel;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Place;
 import org.headrace.spark.read.HeadracePartition;
 import org.headrace.spark.read.HeadraceReaderFactory;
 
 /** Bytes as a connection that ends after them, for checks without sockets. */
 final class MemoryChannel implements ByteChannel {
+  private static final Place PLACE = new Place("checked", 0);
+
   private final ByteBuffer bytes;
 
   private MemoryChannel(byte[] bytes) {
@@ -17,7 +21,7 @@ final class MemoryChannel implements ByteChannel {
   }
 
   static FrameInput frames(byte[] bytes, long nonce) {
-    return new FrameInput(new MemoryChannel(bytes), null, null, nonce);
+    return new FrameInput(PLACE, new MemoryChannel(bytes), null, null, nonce);
   }
 
   /** The connector's own reader over {@code bytes}. */
@@ -66,8 +70,8 @@ final class MemoryChannel implements ByteChannel {
     public void abandon(String reason) {}
 
     @Override
-    public String lost(String table, int partition) {
-      return "TransportError: the stream of partition " + partition + " was cut";
+    public HeadraceException lost() {
+      return HeadraceException.transport(PLACE, PLACE + " was cut");
     }
   }
 }

@@ -42,7 +42,7 @@ else
 endif
 
 test-oldest:  ## Run the core tests on the oldest Spark, in an environment of its own
-	$(MAKE) test SPARK=4.0 VENV=.venv-oldest TESTS="tests/spark -m core"
+	$(MAKE) test SPARK=4.0 VENV=.venv-oldest TESTS="-n 2 --dist loadfile tests/spark -m core"
 
 matrix: $(STAMP) jars  ## Run the tests on every Spark, JDK and Python at hand; writes docs/compatibility.md
 	$(BIN)/python -m tools.matrix $(ARGS)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from collections.abc import Iterable
+import runpy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ streaming, results and early stop; where a row names files of `tests/spark`, the
 _DIFFERENCES = """
 ## What an older Spark lacks
 
-Optimizations only, and one word of Spark's grammar: the rows are the same on every version, and the tests compare
+Optimizations only, and one word of Spark's grammar: rows have to be the same on every version, and the tests compare
 them. What `ctx.explain` says is true for the version that you run.
 
 | what | since | before that |
@@ -61,17 +61,17 @@ class Result:
 
     def text(self) -> str:
         if self.missing is not None:
-            return f"not run: {self.missing}"
+            return f"not run: {self.missing}" if self.missing else "not run yet"
         skipped = f", {self.skipped} skipped" if self.skipped else ""
         return f"{self.passed} passed{skipped}" + (f", **{len(self.failed)} failed**" if self.failed else "")
 
 
-def record(cell: Cell, result: Result) -> None:
+def record(cell: Cell, result: Result, planned: Sequence[Cell]) -> None:
     """Put one cell's result beside the others and write the document anew."""
     results = {**load(), cell: result}
     entries = [{**asdict(cell), **asdict(result)} for cell, result in sorted(results.items(), key=_order)]
     RESULTS.write_text(json.dumps(entries, indent=1) + "\n")
-    DOCUMENT.write_text(document(load()))
+    DOCUMENT.write_text(document(load(), planned))
 
 
 def load() -> dict[Cell, Result]:
@@ -83,10 +83,11 @@ def load() -> dict[Cell, Result]:
     return results
 
 
-def document(results: dict[Cell, Result]) -> str:
-    """The whole page."""
+def document(results: Mapping[Cell, Result], planned: Sequence[Cell]) -> str:
+    """The whole page. A cell that is planned and has no result is listed as not run."""
     lines = ["\n## What was run\n", "| Spark | Python | JDK | tests | result | date |", "|---|---|---|---|---|---|"]
-    for cell, result in sorted(results.items(), key=_order):
+    rows = {**{cell: Result("", missing="") for cell in planned}, **results}
+    for cell, result in sorted(rows.items(), key=_order):
         lines.append(f"| {cell.spark} | {cell.python} | {cell.jdk} | {cell.tests} | {result.text()} | {result.date} |")
     lines += _failures(results)
     differences = "".join(
@@ -96,7 +97,7 @@ def document(results: dict[Cell, Result]) -> str:
     return _INTRODUCTION + "\n".join(lines) + "\n" + _DIFFERENCES + differences
 
 
-def _failures(results: dict[Cell, Result]) -> Iterable[str]:
+def _failures(results: Mapping[Cell, Result]) -> Iterable[str]:
     failing = {cell: result for cell, result in results.items() if result.failed}
     if not failing:
         return
@@ -113,9 +114,5 @@ def _order(item: tuple[Cell, Result]) -> tuple[list[list[int]], str]:
 
 def _declared() -> list[Any]:
     """The differences that the tests know, newest first."""
-    spec = importlib.util.spec_from_file_location("declared", ROOT / "tests" / "support" / "versions.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return sorted(module.DIFFERENCES.values(), key=lambda difference: difference.since, reverse=True)
+    found = runpy.run_path(str(ROOT / "tests" / "support" / "versions.py"))["DIFFERENCES"]
+    return sorted(found.values(), key=lambda difference: difference.since, reverse=True)

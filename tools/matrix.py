@@ -48,7 +48,7 @@ def main() -> None:
     failed = False
     for cell in chosen:
         result = run(cell, wheel)
-        compatibility.record(cell, result)
+        compatibility.record(cell, result, cells())
         print(f"{cell}: {result.text()}", flush=True)
         failed = failed or bool(result.failed)
     sys.exit(1 if failed else 0)

@@ -10,7 +10,7 @@ import pytest
 import headrace as hr
 from documented_types import ROWS, documented_type
 from headrace.arrow.conversion import converter, to_wire
-from headrace.arrow.nulls import forbidden_null, forbids_nulls
+from headrace.arrow.nulls import NullCheck
 from headrace.arrow.spark_types import pruned_schema, spark_schema
 from headrace.arrow.types import wire_schema, wire_type
 from lossless import LOSSLESS, coded, runs
@@ -131,17 +131,18 @@ NOT_NULL = pa.field("x", pa.int8(), nullable=False)
 def test_forbidden_null_nested_is_found_and_null_parents_are_not(
     type_: pa.DataType, good: list[Any], bad: list[Any], path: str
 ) -> None:
-    loose = pa.field("c", type_)
-    assert forbids_nulls(loose)
-    assert forbidden_null(pa.array(good, type_), loose, "c") is None
-    array = pa.array([*good, *bad], type_)
-    assert forbidden_null(array, loose, "c") == path
-    assert forbidden_null(array.slice(0, len(good)), loose, "c") is None
-    assert forbidden_null(array.slice(0, 0), loose, "c") is None
+    schema = pa.schema([("c", type_)])
+    check = NullCheck(schema)
+    assert check
+    assert check.path(pa.record_batch([pa.array(good, type_)], schema=schema)) is None
+    batch = pa.record_batch([pa.array([*good, *bad], type_)], schema=schema)
+    assert check.path(batch) == path
+    assert check.path(batch.slice(0, len(good))) is None
+    assert check.path(batch.slice(0, 0)) is None
 
 
-def test_forbids_nulls_all_nullable_is_false() -> None:
-    assert not forbids_nulls(pa.field("c", pa.list_(pa.struct([("a", pa.int8())]))))
+def test_null_check_of_a_schema_that_allows_nulls_everywhere_is_false() -> None:
+    assert not NullCheck(pa.schema([("c", pa.list_(pa.struct([("a", pa.int8())])))]))
 
 
 def test_spark_schema_comments_are_told_at_every_level() -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.arrow.batches import compacted, indented, same_columns
 from headrace.arrow.conversion import converter
 from headrace.arrow.mismatch import mismatch
-from headrace.arrow.nulls import forbidden_null, forbids_nulls
+from headrace.arrow.nulls import NullCheck
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources, hint_for
 from headrace.arrow.types import wire_schema
 from headrace.errors import SchemaMismatchError
@@ -67,7 +67,7 @@ class PartitionStream:
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._remaining = task.limit
         self._select = _selector(task.plan_schema, task.request_schema, self.schema)
-        self._not_null = [(index, field) for index, field in enumerate(self.schema) if forbids_nulls(field)]
+        self._nulls = NullCheck(self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._stop.user_code():
@@ -137,14 +137,13 @@ class PartitionStream:
 
         Looks at the converted columns: a null may hide in a dictionary's values or in a run.
         """
-        for index, field in self._not_null:
-            path = forbidden_null(batch.column(index), field, field.name)
-            if path is not None:
-                raise SchemaMismatchError(
-                    f"{self.task.plan_name}.execute yielded nulls in column {path!r}, which the schema declares not "
-                    f"null (table {self.task.table!r}, partition {self.partition})\n"
-                    f"expected:\n{indented(self.task.request_schema)}\nfound:\n{indented(batch.schema)}"
-                )
+        path = self._nulls.path(batch)
+        if path is not None:
+            raise SchemaMismatchError(
+                f"{self.task.plan_name}.execute yielded nulls in column {path!r}, which the schema declares not "
+                f"null (table {self.task.table!r}, partition {self.partition})\n"
+                f"expected:\n{indented(self.task.request_schema)}\nfound:\n{indented(batch.schema)}"
+            )
 
 
 def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from headrace.arrow.conversion import batch_converter
 from headrace.arrow.mismatch import mismatch
-from headrace.arrow.nulls import forbidden_null, forbids_nulls
+from headrace.arrow.nulls import NullCheck
 from headrace.arrow.sources import hint_for
 from headrace.display import html_lines
 from headrace.errors import ProducerLostError, SchemaMismatchError, SinkClosedError, WriteTimeout
@@ -174,7 +174,7 @@ class _Intake:
         self._table = table
         self._packing = packing
         self._schema = packing.schema
-        self._non_null = [(i, field) for i, field in enumerate(self._schema) if forbids_nulls(field)]
+        self._nulls = NullCheck(self._schema)
         self._shared = any(refers_to_a_whole(field.type) for field in self._schema)
 
     def small_size(self, data: Any) -> int:
@@ -182,15 +182,11 @@ class _Intake:
         if type(data) is not pa.RecordBatch or not data.schema.equals(self._schema, check_metadata=True):
             return 0
         size = self._packing.small_size(data)
-        return 0 if size and self._non_null and self._forbidden_null(data) else size
+        return 0 if size and self._nulls and self._nulls.path(data) else size
 
     def one(self, data: Any) -> tuple[pa.RecordBatch, int, int]:
         """All of ``data`` as one batch, its rows and its bytes."""
-        if (
-            type(data) is pa.RecordBatch
-            and not self._non_null
-            and data.schema.equals(self._schema, check_metadata=True)
-        ):
+        if type(data) is pa.RecordBatch and not self._nulls and data.schema.equals(self._schema, check_metadata=True):
             return self._copy([data])  # the common case, cheaply
         return self._copy(list(self._conforming(data)))
 
@@ -227,16 +223,11 @@ class _Intake:
             empty = False
             if convert is not None:
                 batch = convert(batch)
-            if path := self._forbidden_null(batch):
+            if path := self._nulls.path(batch):
                 raise self._mismatch(f"nulls in {path!r}, which is declared not null,", schema)
             yield batch
         if empty:
             yield pa.RecordBatch.from_arrays([pa.nulls(0, t) for t in self._schema.types], schema=self._schema)
-
-    def _forbidden_null(self, batch: pa.RecordBatch) -> str | None:
-        """The path of a field that has a null and must not."""
-        paths = (forbidden_null(batch.column(i), field, field.name) for i, field in self._non_null)
-        return next((path for path in paths if path), None)
 
     def _copy(self, batches: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, int, int]:
         only = batches[0]

@@ -6,6 +6,8 @@ import pytest
 
 from pushing import findings
 
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.mark.parametrize("action", ["collect", "native", "execute_stream"])
 @pytest.mark.parametrize(
@@ -19,7 +21,7 @@ from pushing import findings
 def test_producer_ending_where_tasks_have_four_attempts_is_what_the_query_fails_with(
     how: str, kind: str, text: str, cause: str | None, action: str
 ) -> None:
-    found = findings("first_cause.py", "local[2,4]")[f"{how} {action}"]
+    found = findings("first_cause.py", "local[2,4]", timeout_s=280)[f"{how} {action}"]
     assert text in found[1]
     assert "StreamConsumedError" not in found[1]
     assert "limit was reached" not in found[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,15 +20,12 @@ SOON_S = 20.0  # a second is promised; the machines that run tests are busy
 
 @cache
 def killed(signal: str) -> dict[str, Any]:
-    import json
-    import os
-
     with tempfile.TemporaryDirectory(prefix="hr", dir="/tmp") as directory:
         done = subprocess.run(
             [sys.executable, str(SCRIPTS / "jvm_killed.py"), signal],
             capture_output=True,
             text=True,
-            timeout=170,
+            timeout=280,
             env={**os.environ, "TMPDIR": directory},
         )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
@@ -35,15 +34,18 @@ def killed(signal: str) -> dict[str, Any]:
 
 
 SIGNALS = pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 
 @SIGNALS
 @pytest.mark.parametrize("who", ["collect", "stream"])
-def test_jvm_killed_ends_queries_with_a_transport_error(signal: str, who: str) -> None:
+def test_jvm_killed_ends_queries_with_one_named_error(signal: str, who: str) -> None:
+    """One that is asked to end stops Spark first, and says so."""
     kind, text, seconds = killed(signal)[who]
-    assert kind == "TransportError"
-    assert "Spark's driver JVM is gone" in text
+    assert (kind, text.partition(":")[0]) in [
+        ("TransportError", "Spark's driver JVM is gone"),
+        *([("HeadraceError", "Spark was stopped")] if signal == "SIGTERM" else []),
+    ]
     assert seconds < SOON_S
 
 
@@ -79,7 +81,7 @@ def test_jvm_killed_another_context_can_be_started(signal: str) -> None:
 
 
 def test_spark_stopped_is_one_plain_error_of_every_method() -> None:
-    found = findings("spark_stopped.py")
+    found = findings("spark_stopped.py", timeout_s=280)
     assert {tuple(seen) for seen in found["methods"].values()} == {
         ("HeadraceError", "Spark was stopped; close this SessionContext and make a new one")
     }
@@ -88,6 +90,6 @@ def test_spark_stopped_is_one_plain_error_of_every_method() -> None:
 
 
 def test_spark_stopped_releases_producers() -> None:
-    kind, text = findings("spark_stopped.py")["write"]
+    kind, text = findings("spark_stopped.py", timeout_s=280)["write"]
     assert kind == "ScanEndedError"
     assert "Spark was stopped" in text

@@ -113,10 +113,10 @@ def running_jobs(spark: SparkSession) -> int:
 
 
 @cache
-def findings(script: str, *arguments: str) -> dict[str, Any]:
+def findings(script: str, *arguments: str, timeout_s: float = 110) -> dict[str, Any]:
     """Runs a script that prints what it found as JSON on its last line; once for all who ask."""
     command = [sys.executable, str(SCRIPTS / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return found

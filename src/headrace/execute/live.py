@@ -39,7 +39,7 @@ class LivePlan(ExecutionPlan):
     def claim(self, partition: int, execution: int) -> MergingSource:
         """Open ``partition`` for the query that Spark numbers ``execution``, -1 for a job outside of SQL (``df.rdd``).
 
-        Called for each task that opens the partition, on the transport's thread; must not wait. What it raises fails
+        Called for each task that opens the partition, on a thread of its own; must not wait. What it raises fails
         the task.
         """
 

@@ -14,6 +14,8 @@ from headrace.execute.failure import Failure
 
 _CLASS = "org.headrace.spark.HeadraceException"
 _MAX_CAUSES = 20
+LOST = (Py4JError, ConnectionError)
+"""What Py4J raises for a JVM that is gone: errors of its own, and those of a connection that it cannot make."""
 
 
 @contextmanager
@@ -21,15 +23,15 @@ def naming_a_lost_jvm() -> Iterator[None]:
     """Raises TransportError in place of Py4J's errors about a JVM that cannot be reached; others pass unchanged."""
     try:
         yield
-    except Py4JError as error:
+    except LOST as error:
         if not is_lost_jvm(error):
             raise
         raise jvm_lost(error) from error
 
 
 def is_lost_jvm(error: BaseException) -> bool:
-    """Whether ``error`` is Py4J's own: the JVM gave no answer, not even an exception."""
-    return isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError)
+    """Whether ``error``, of a call to the JVM, says that it gave no answer, not even an exception."""
+    return isinstance(error, LOST) and not isinstance(error, Py4JJavaError)
 
 
 def jvm_lost(error: BaseException | None = None) -> errors.TransportError:
@@ -45,7 +47,7 @@ def headrace_errors() -> Iterator[None]:
     """Raises a Headrace error in place of a Spark exception that one of ours caused; others pass unchanged."""
     try:
         yield
-    except (CapturedException, Py4JError) as error:
+    except (CapturedException, *LOST) as error:
         translated = translate(error)
         if translated is None:
             raise

@@ -7,21 +7,21 @@ import logging
 import os
 import shutil
 import sys
-import warnings
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
-from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import headrace
 from headrace.errors import HeadraceError
 from headrace.spark import versions
+from headrace.spark.failures import LOST
 
 JAR = Path(headrace.__file__).parent / "headrace-connector.jar"
 _installed: dict[str, str] = {}
@@ -67,7 +67,7 @@ def stop(spark: SparkSession) -> None:
         return
     try:
         context._jvm.System.getProperty("java.version")
-    except Py4JError:
+    except LOST:
         _forget(context)
     else:
         spark.stop()
@@ -75,15 +75,15 @@ def stop(spark: SparkSession) -> None:
 
 def _forget(context: Any) -> None:
     """What ``SparkSession.stop`` does without asking the JVM; and PySpark would start no second one by itself."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # that Spark cannot be shut down cleanly
-        context.stop()
+    context._jsc = None
+    context.stop()
     SparkSession._instantiatedSession = None
     SparkSession._activeSession = None
     gateway: Any = SparkContext._gateway
     SparkContext._gateway = SparkContext._jvm = None
     if gateway is not None:
-        gateway.shutdown()
+        with suppress(*LOST):
+            gateway.shutdown()
     shutil.rmtree(context._temp_dir, ignore_errors=True)  # where the archive is
 
 

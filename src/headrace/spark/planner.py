@@ -165,7 +165,7 @@ class Planner:
         return {}
 
     def _application_end(self, _question: dict[str, Any]) -> dict[str, Any]:
-        self.spark_lost(StreamError("Spark was stopped"))
+        self.spark_lost(HeadraceError("Spark was stopped"))
         return {}
 
     def _result_partitions(self, question: dict[str, Any]) -> dict[str, Any]:

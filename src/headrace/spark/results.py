@@ -17,14 +17,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame
 
 from headrace.arrow.types import with_nested
 from headrace.display import html_lines, names_text
 from headrace.errors import HeadraceError
-from headrace.spark.failures import translate
+from headrace.spark.failures import LOST, translate
 from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.transport.endpoint import Endpoint
@@ -239,7 +238,7 @@ class _RunningQuery:
                 return
             try:
                 context._jsc.sc().cancelJobsWithTag(self._tag)
-            except (Py4JError, AttributeError):  # the JVM is gone, or Spark was stopped just now
+            except (*LOST, AttributeError):  # the JVM is gone, or Spark was stopped just now
                 return
 
     def _run(self) -> None:

@@ -93,6 +93,7 @@ def main() -> None:
     os.kill(jvm.pid, getattr(signal, sys.argv[1]))
     for witness in witnesses:
         found[witness.name] = witness.seen(killed_at)
+    psutil.wait_procs([jvm], timeout=60)  # one that was asked to end answers a little longer
     found["sql"] = outcome(lambda: ctx.sql("SELECT 1"))
     found["register"] = outcome(lambda: ctx.register_table("new", hr.MemTable(rows(1))))
     found["names"] = outcome(ctx.table_names)

@@ -15,26 +15,30 @@ from typing import Any
 
 import pytest
 
+from java_checks import java_check
 from networks import Network, network
 from places import SCRIPTS
 
 PROMISED_S = 30.0
 LONG_PAUSE_S = 40.0  # longer than a silent peer is borne
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(400)
+
+
+SCRIPT = [sys.executable, str(SCRIPTS / "silent_peer.py")]
 
 
 class Pair:
-    """A server on host a and its reader on host b."""
+    """A server on host a and its reader on host b: a Python one, or an executor's if ``executor`` is how to run it."""
 
-    def __init__(self, net: Network, case: str, stack: ExitStack) -> None:
+    def __init__(self, net: Network, case: str, stack: ExitStack, executor: list[str] | None = None) -> None:
         self.net = net
-        self.server = self._start(stack, net.a, "serve", case, net.address_a)
-        self.reader = self._start(stack, net.b, "read", case, json.dumps(event(self.server, "address")["address"]))
+        self.server = self._start(stack, net.a, *SCRIPT, "serve", case, net.address_a)
+        address = json.dumps({**event(self.server, "address")["address"], "path": ""})
+        self.reader = self._start(stack, net.b, *(executor or [*SCRIPT, "read", case]), address)
         event(self.reader, "reading")
 
-    def _start(self, stack: ExitStack, host: str, *arguments: str) -> subprocess.Popen[str]:
-        command = self.net.on(host, sys.executable, str(SCRIPTS / "silent_peer.py"), *arguments)
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    def _start(self, stack: ExitStack, host: str, *command: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(self.net.on(host, *command), stdout=subprocess.PIPE, text=True)
         stack.callback(process.wait)
         stack.callback(process.kill)
         return process
@@ -48,11 +52,17 @@ def event(process: subprocess.Popen[str], name: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def seconds() -> Iterator[dict[str, float]]:
-    """How long each server took to notice."""
+def seconds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, float]]:
+    """How long each end took to notice."""
     found: dict[str, float] = {}
     with ExitStack() as stack:
         first, second, third = (stack.enter_context(network()) for _ in range(3))
+        java = java_check("org.headrace.spark.transport.SilentDriverCheck", tmp_path_factory.mktemp("classes"))
+        executors = {
+            "executor that reads": Pair(first, "idle", stack, [*java, "read"]),
+            "executor that sends": Pair(first, "stalled", stack, [*java, "send"]),
+            "executor that sends for long": Pair(second, "stalled", stack, [*java, "send"]),
+        }
         resumed = Pair(third, "resumed", stack)
         late = Pair(second, "paused", stack)
         started = time.monotonic()
@@ -62,16 +72,27 @@ def seconds() -> Iterator[dict[str, float]]:
         cut_at = time.monotonic()
         for case, pair in early.items():
             found[case] = event(pair.server, "stopped")["at"] - cut_at
+        for case in ("executor that reads", "executor that sends"):
+            event(executors[case].reader, "lost")
+            found[case] = time.monotonic() - cut_at
         time.sleep(max(0.0, started + LONG_PAUSE_S - time.monotonic()))
         second.cut()
         cut_at = time.monotonic()
         found["paused for long"] = event(late.server, "stopped")["at"] - cut_at
+        event(executors["executor that sends for long"].reader, "lost")
+        found["executor that sends for long"] = time.monotonic() - cut_at
         found["resumed"] = event(resumed.reader, "received")["bytes"]
         yield found
 
 
 @pytest.mark.parametrize("case", ["idle", "sending", "paused", "paused for long"])
 def test_silent_reader_is_noticed_in_time(seconds: dict[str, float], case: str) -> None:
+    assert 0 < seconds[case] < PROMISED_S
+
+
+@pytest.mark.parametrize("case", ["executor that reads", "executor that sends", "executor that sends for long"])
+def test_silent_driver_is_noticed_in_time(seconds: dict[str, float], case: str) -> None:
+    """The last one was kept waiting by a driver that lived, longer than a silent one is borne, before that went."""
     assert 0 < seconds[case] < PROMISED_S
 
 

@@ -40,3 +40,8 @@ def run_check(classpath: str, name: str, *arguments: str, options: tuple[str, ..
     )
     assert checked.returncode == 0, checked.stdout[-5000:] + checked.stderr[-5000:]
     return checked.stdout
+
+
+def java_check(name: str, directory: Path) -> list[str]:
+    """How to run a check that takes its time, after compiling it into ``directory``; its arguments are to follow."""
+    return ["java", *OPENS, "-cp", compiled_checks(directory), name]

@@ -28,7 +28,7 @@ from headrace.push.table import StreamingTable
 from headrace.transport import endpoint as endpoint_module
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Claim, Endpoint
-from headrace.transport.protocol import CHALLENGE, CLAIM, FRAME_HEADER, PROTOCOL_VERSION, FrameKind, proof
+from headrace.transport.protocol import CHALLENGE, CLAIM, FRAME_HEADER, PROTOCOL_VERSION, FrameKind, answer, proof
 from producing import NUMBERS, FunctionPlan, numbers, ten_rows, wait_until
 
 NONCE = 0x1122334455667788
@@ -53,6 +53,7 @@ class Client:
 
     def __init__(self, address: dict[str, Any], *, tcp: bool = False) -> None:
         self.address = address
+        self.awaited = b""  # what the endpoint has to send before anything else
         if tcp:
             self.sock = socket.create_connection((address["host"], address["port"]), 10)
         else:
@@ -74,9 +75,15 @@ class Client:
     ) -> bytes:
         of = ticket or base64.b64decode(self.address["ticket"])
         claim = CLAIM.pack(b"HDRC", of, partition, 0, -1, NONCE, b"")[:-32]
-        return claim + proof(secret or base64.b64decode(self.address["secret"]), greeting, claim)
+        secret = secret or base64.b64decode(self.address["secret"])
+        claim += proof(secret, greeting, claim)
+        self.awaited = answer(secret, greeting, claim)
+        return claim
 
     def read(self, length: int) -> bytes:
+        if self.awaited:
+            expected, self.awaited = self.awaited, b""
+            assert self.read(len(expected)) == expected, "the endpoint does not prove that it knows the secret"
         data = b""
         while len(data) < length:
             piece = self.sock.recv(length - len(data))

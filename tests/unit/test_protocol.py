@@ -104,6 +104,7 @@ def test_handshake_is_packed_as_the_golden_bytes() -> None:
     numbers = (fields["partition"], fields["attempt"], fields["execution"], fields["nonce"])
     unproven = protocol.CLAIM.pack(protocol.MAGIC, ticket, *numbers, b"")[: -protocol.PROOF_BYTES]
     assert unproven + protocol.proof(secret, challenge, unproven) == claim
+    assert protocol.answer(secret, challenge, claim) == golden("answer")[1]
 
 
 def test_worker_request_is_packed_as_the_golden_bytes() -> None:

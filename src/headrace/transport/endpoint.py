@@ -42,6 +42,7 @@ from headrace.transport.protocol import (
     MAX_REASON_BYTES,
     PROTOCOL_VERSION,
     TICKET_BYTES,
+    answer,
     proof,
 )
 from headrace.transport.silence import RENEWAL_SECONDS, SenderLease, keep_alive
@@ -335,7 +336,7 @@ class Endpoint:
             self._poll.modify(connection.sock, _GONE)
         thread = threading.Thread(
             target=self._serve,
-            args=(connection, offer, Claim(partition, attempt, execution, nonce)),
+            args=(connection, offer, Claim(partition, attempt, execution, nonce), received),
             name=f"headrace-partition-{partition}",
             daemon=True,
         )
@@ -355,9 +356,11 @@ class Endpoint:
             if self._closing:
                 self._stopping.append(thread)
 
-    def _serve(self, connection: _Connection, offer: _Offer | None, claim: Claim) -> None:
+    def _serve(self, connection: _Connection, offer: _Offer | None, claim: Claim, received: bytes) -> None:
         """On the partition's own thread."""
         try:
+            with contextlib.suppress(OSError):  # the reader went away: whoever serves it notices too
+                connection.sock.sendall(answer(self._secret, connection.challenge, received))
             server = _opened(offer, claim)
             reason = connection.opened(server)
             if reason is not None:

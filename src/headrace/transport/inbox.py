@@ -24,7 +24,7 @@ from headrace.execute.failure import Failure
 from headrace.push.spill import ArrowSpill
 from headrace.transport.endpoint import Claim
 from headrace.transport.frames import Frame, limit_stalls, read_frame, read_totals
-from headrace.transport.protocol import RECEIPT, STALL_SECONDS, FrameKind
+from headrace.transport.protocol import ALIVE, ALIVE_SECONDS, RECEIPT, STALL_SECONDS, FrameKind
 
 _MAX_WAITING_BYTES = 128 << 20  # of all partitions: room for the tasks that run beside the one whose turn it is
 _MAX_CURRENT_BYTES = 16 << 20  # of the partition whose turn it is: more would only be a slow caller's
@@ -179,13 +179,17 @@ class ResultInbox:
         return error
 
     def put(self, receiver: PartitionReceiver, batch: pa.RecordBatch, size: int) -> None:
-        """Blocks while there is no room for this partition. Raises StreamError when nobody wants it any more."""
+        """Blocks while there is no room for this partition, and has ``receiver`` say that it is there meanwhile.
+
+        Raises StreamError when nobody wants it any more, OSError when the task is gone.
+        """
         with self._changed:
             partition = self._partition(receiver.partition)
             while self._is_wanted(receiver, partition) and not self._has_room(receiver.partition, partition, size):
                 if self._is_stalled(receiver.partition):
                     break
                 self._changed.wait(_STALLED_SECONDS)
+                receiver.give_sign_of_life()
             else:
                 if not partition.done:
                     self._append(receiver.partition, partition, batch, size)
@@ -278,10 +282,20 @@ class PartitionReceiver:
         self._rows = self._batches = 0
         self._schema: pa.Schema | None = None
         self._bytes_schema: pa.Schema | None = None
+        self._sock: socket.socket | None = None
+        self._signed_at = 0.0
+
+    def give_sign_of_life(self) -> None:
+        """Tell a task on another host that waits to send more; seldom enough that this never blocks."""
+        sock = self._sock
+        if sock is not None and sock.family != socket.AF_UNIX and monotonic() - self._signed_at >= ALIVE_SECONDS:
+            self._signed_at = monotonic()
+            sock.sendall(ALIVE)
 
     def serve(self, sock: socket.socket, nonce: int) -> None:
         """A connection that ends before END is a task that failed: Spark tells, and may run it again."""
         why: HeadraceError | str = ""
+        self._sock = sock
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             limit_stalls(sock, STALL_SECONDS)

@@ -42,10 +42,13 @@ ASKING = b"\x00"  # reader to producer: I have read everything
 LEAVING = b"\x01"  # reader to producer: I read no more; the reason follows, as UTF-8
 MAX_REASON_BYTES = 1024
 RECEIPT = b"\x01"  # inbox to task: all of your partition has arrived
+ALIVE = b"\x00"  # inbox to task, over a network: I cannot take more yet, but I am here
+ALIVE_SECONDS = 5  # how often that is said
+SILENCE_SECONDS = 25  # a task that can send nothing and hears nothing for so long gives up
 DONE = b"\x01"  # JVM to worker: I have read your last frame
 STOP = b"\x02"  # JVM to worker: stop early
 
-# The endpoint: it sends a challenge, the executor answers with a claim
+# The endpoint: it sends a challenge, the executor answers with a claim, the endpoint with a proof of its own
 
 MAGIC = b"HDRC"
 TICKET_BYTES = 32
@@ -66,3 +69,8 @@ REQUEST = struct.Struct("<4sIQII")  # magic, version, nonce, partition, length o
 def proof(secret: bytes, challenge: bytes, claim: bytes) -> bytes:
     """The last part of a claim: shows that its sender knows ``secret``, for this challenge and this claim alone."""
     return hmac.digest(secret, challenge + claim, "sha256")
+
+
+def answer(secret: bytes, challenge: bytes, claim: bytes) -> bytes:
+    """What the endpoint sends before anything else to whoever made that claim: it knows ``secret`` too."""
+    return hmac.digest(secret, claim + challenge, "sha256")

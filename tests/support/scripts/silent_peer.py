@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import hmac
 import json
 import socket
-import struct
 import sys
 import threading
 import time
@@ -17,6 +15,7 @@ import headrace as hr
 from headrace.execute.partition_stream import ScanTask
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
+from headrace.transport.protocol import ALIVE, ALIVE_SECONDS, CHALLENGE, CLAIM, MAGIC, NO_EXECUTION, PROOF_BYTES, proof
 
 SCHEMA = pa.schema([("a", pa.int64())])
 BATCH = pa.record_batch([pa.array(range(100_000), pa.int64())], schema=SCHEMA)
@@ -62,10 +61,24 @@ class Stream:
         say(event="stopped", sent=self.sent)
 
 
+class Stalled:
+    """An inbox that takes nothing, as of a caller who is busy."""
+
+    def serve(self, sock: socket.socket, nonce: int) -> None:
+        while True:
+            sock.sendall(ALIVE)
+            time.sleep(ALIVE_SECONDS)
+
+    def stop(self, reason: str) -> None: ...
+
+
 def serve(case: str, host: str) -> None:
     endpoint = Endpoint(host, host)
     task = ScanTask("t", Plan(case), SCHEMA, SCHEMA, None)
-    ticket = endpoint.offer(lambda claim: DriverPartition(task, claim.partition), 1)
+    if case == "stalled":
+        ticket = endpoint.offer(lambda _: Stalled(), 1, receives=True)
+    else:
+        ticket = endpoint.offer(lambda claim: DriverPartition(task, claim.partition), 1)
     say(event="address", address=endpoint.address(ticket))
     threading.Event().wait()
 
@@ -73,9 +86,9 @@ def serve(case: str, host: str) -> None:
 def open_partition(address: dict[str, str]) -> socket.socket:
     """What an executor does, over TCP."""
     sock = socket.create_connection((address["host"], int(address["port"])), 10)
-    greeting = sock.recv(40, socket.MSG_WAITALL)
-    claim = b"HDRC" + base64.b64decode(address["ticket"]) + struct.pack("<IIq", 0, 0, -1)
-    sock.sendall(claim + hmac.digest(base64.b64decode(address["secret"]), greeting + claim, "sha256"))
+    greeting = sock.recv(CHALLENGE.size, socket.MSG_WAITALL)
+    claim = CLAIM.pack(MAGIC, base64.b64decode(address["ticket"]), 0, 0, NO_EXECUTION, 7, b"")[:-PROOF_BYTES]
+    sock.sendall(claim + proof(base64.b64decode(address["secret"]), greeting, claim))
     sock.settimeout(None)
     return sock
 

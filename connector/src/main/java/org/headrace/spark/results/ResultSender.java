@@ -24,6 +24,7 @@ import org.headrace.spark.transport.FrameOutput;
 import org.headrace.spark.transport.PartitionConnection;
 import org.headrace.spark.transport.PartitionOrigin;
 import org.headrace.spark.transport.Protocol;
+import org.headrace.spark.transport.SilenceException;
 
 /**
  * Sends one partition of a query's result as frames; executor JVM (driver JVM for a small LIMIT), one task's thread.
@@ -149,6 +150,12 @@ public final class ResultSender {
   private RuntimeException broken(IOException e) {
     if (e instanceof InterruptedIOException) {
       return HeadraceException.of("HeadraceError", place, "the query was cancelled while it sent its result");
+    }
+    if (e instanceof SilenceException) {
+      return HeadraceException.transport(
+          place,
+          "the driver's Python process takes no more of " + place + " and is not heard of: its host, or the network to it,"
+              + " is gone (" + e.getMessage() + ")");
     }
     try {
       frames.awaitReceipt();

@@ -18,8 +18,9 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.security.MessageDigest;
+import java.security.SecureRandom;
 import java.util.Set;
-import java.util.concurrent.ThreadLocalRandom;
 import jdk.net.ExtendedSocketOptions;
 import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
@@ -29,10 +30,12 @@ import org.headrace.spark.Place;
  * A partition served by the endpoint in the driver's Python process; executor JVM.
  *
  * <p>The endpoint opens with a random challenge; the answer names ticket and partition and proves the session's
- * secret over both, so it cannot be replayed. Closing the connection is how the producer is told to stop.
+ * secret over both, so it cannot be replayed. The endpoint proves the same before it sends anything else, so that nobody
+ * else is believed or sent rows. Closing the connection is how the producer is told to stop.
  */
 final class EndpointConnection implements PartitionConnection {
   private static final int SEND_BUFFER_BYTES = 1 << 20;
+  private static final SecureRandom RANDOM = new SecureRandom();
   private static final int CONNECT_MILLIS = Protocol.CONNECT_SECONDS * 1000;
   private static final int KEEPALIVE_IDLE_SECONDS = 10;
   private static final int KEEPALIVE_INTERVAL_SECONDS = 5;
@@ -52,9 +55,12 @@ final class EndpointConnection implements PartitionConnection {
     channel.configureBlocking(false);
     this.selector = Selector.open();
     SelectionKey key = channel.register(selector, SelectionKey.OP_READ);
-    boolean encrypted = certificate.length > 0 && !(channel.getRemoteAddress() instanceof UnixDomainSocketAddress);
-    ByteChannel bytes = encrypted ? new TlsChannel(channel, certificate) : channel;
+    boolean remote = !(channel.getRemoteAddress() instanceof UnixDomainSocketAddress);
+    ByteChannel bytes = remote && certificate.length > 0 ? new TlsChannel(channel, certificate) : channel;
     this.frames = new FrameInput(place, bytes, selector, key, nonce);
+    if (remote) {
+      frames.expectSignsOfLife();
+    }
   }
 
   static EndpointConnection open(
@@ -64,12 +70,19 @@ final class EndpointConnection implements PartitionConnection {
     EndpointConnection connection = null;
     boolean open = false;
     try {
-      long nonce = ThreadLocalRandom.current().nextLong();
+      long nonce = RANDOM.nextLong();
       connection = new EndpointConnection(place, channel, certificate, nonce);
       ByteBuffer greeting = ByteBuffer.allocate(Protocol.GREETING_BYTES).order(ByteOrder.LITTLE_ENDIAN);
       connection.frames.readHandshake(greeting, CONNECT_MILLIS);
       check(place, greeting.getInt(0), greeting.getInt(4));
-      connection.frames.write(answer(greeting.array(), secret, ticket, place.partition(), nonce));
+      byte[] claim = claim(greeting.array(), secret, ticket, place.partition(), nonce);
+      connection.frames.write(ByteBuffer.wrap(claim));
+      ByteBuffer answer = ByteBuffer.allocate(Protocol.PROOF_BYTES);
+      connection.frames.readHandshake(answer, CONNECT_MILLIS);
+      if (!MessageDigest.isEqual(answer.array(), Protocol.answer(greeting.array(), secret, claim))) {
+        throw HeadraceException.transport(
+            place, "what listens at the address of the driver's Python process does not know this session's secret");
+      }
       open = true;
     } catch (EOFException e) {
       throw HeadraceException.transport(
@@ -179,7 +192,7 @@ final class EndpointConnection implements PartitionConnection {
     }
   }
 
-  private static ByteBuffer answer(byte[] greeting, byte[] secret, byte[] ticket, int partition, long nonce) {
+  private static byte[] claim(byte[] greeting, byte[] secret, byte[] ticket, int partition, long nonce) {
     TaskContext task = TaskContext.get();
     String execution = task == null ? null : task.getLocalProperty("spark.sql.execution.id");
     return Protocol.claim(
@@ -189,7 +202,7 @@ final class EndpointConnection implements PartitionConnection {
         partition,
         task == null ? 0 : task.attemptNumber(),
         execution == null ? Protocol.NO_EXECUTION : Long.parseLong(execution),
-        nonce);
+        nonce).array();
   }
 
   @Override

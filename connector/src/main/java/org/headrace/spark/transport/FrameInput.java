@@ -24,6 +24,7 @@ import org.headrace.spark.Versions;
 public final class FrameInput {
   private static final int DRAIN_BYTES = 256 << 10;
   private static final int WRITE_BYTES = 256 << 10;
+  private static final int NOTHING = Integer.MIN_VALUE;
 
   /** How long a frame that has begun may pause; changed by tests alone. */
   static volatile long stallMillis = Protocol.STALL_SECONDS * 1000L;
@@ -44,6 +45,8 @@ public final class FrameInput {
   private Runnable beforeWaiting = () -> {};
   private boolean toldWhenRead;
   private boolean distrusted;
+  private boolean signsOfLife;
+  private int said = NOTHING;
   private volatile boolean cancelled;
 
   /** {@code nonce} stands for this side's request: no frame without it is accepted. */
@@ -173,9 +176,55 @@ public final class FrameInput {
     return Protocol.frameHeader(kind, 0, first, second, nonce);
   }
 
-  /** Writes all, however long the other side takes to read it. */
+  /** Has to be called where the other side may vanish without a word, and says ALIVE while it takes nothing. */
+  void expectSignsOfLife() {
+    signsOfLife = true;
+  }
+
+  /** Writes all, however long the other side takes to read it, as long as it gives signs of life. */
   public void write(ByteBuffer bytes) throws IOException {
-    write(bytes, 0);
+    if (!signsOfLife) {
+      write(bytes, 0);
+      return;
+    }
+    int end = bytes.limit();
+    long heard = System.nanoTime();
+    while (bytes.position() < end) {
+      bytes.limit(Math.min(end, bytes.position() + WRITE_BYTES));
+      if (channel.write(bytes) > 0 || hears()) {
+        heard = System.nanoTime();
+      } else {
+        awaitSign(SelectionKey.OP_WRITE, heard);
+      }
+    }
+  }
+
+  /** Takes in what was said meanwhile; true if any of it was a sign of life. What is none is kept for awaitReceipt. */
+  private boolean hears() throws IOException {
+    ByteBuffer one = ByteBuffer.allocate(1);
+    boolean heard = false;
+    while (said == NOTHING) {
+      int count = channel.read(one.clear());
+      if (count < 0) {
+        throw new EOFException();
+      }
+      if (count == 0) {
+        return heard;
+      }
+      heard = true;
+      if (one.get(0) != Protocol.ALIVE) {
+        said = one.get(0);
+      }
+    }
+    return heard;
+  }
+
+  private void awaitSign(int operation, long heard) throws IOException {
+    long left = Protocol.SILENCE_SECONDS * 1000L - (System.nanoTime() - heard) / 1_000_000;
+    if (left <= 0) {
+      throw new SilenceException();
+    }
+    await(said == NOTHING ? operation | SelectionKey.OP_READ : operation, left);
   }
 
   /** Writes to a side that has nothing else to do than to read it. */
@@ -229,12 +278,25 @@ public final class FrameInput {
    * instead, if that is an error.
    */
   public void awaitReceipt() throws IOException {
-    ByteBuffer first = ByteBuffer.allocate(1);
-    readFully(first, false);
-    if (first.get(0) == Protocol.RECEIPT) {
+    long heard = System.nanoTime();
+    while (signsOfLife && said == NOTHING) {
+      if (hears()) {
+        heard = System.nanoTime();
+      } else {
+        awaitSign(SelectionKey.OP_READ, heard);
+      }
+    }
+    if (said == NOTHING) {
+      ByteBuffer first = ByteBuffer.allocate(1);
+      readFully(first, false);
+      said = first.get(0);
+    }
+    byte first = (byte) said;
+    said = NOTHING;
+    if (first == Protocol.RECEIPT) {
       return;
     }
-    header.clear().put(first.get(0));
+    header.clear().put(first);
     if (next() != Protocol.ERROR) {
       throw distrust("a frame of kind " + kind + " instead of a receipt");
     }

@@ -3,6 +3,7 @@ package org.headrace.spark.transport;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.security.GeneralSecurityException;
+import java.util.Arrays;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
@@ -32,6 +33,9 @@ public final class Protocol {
   public static final byte LEAVING = 1;
   public static final int MAX_REASON_BYTES = 1024;
   public static final byte RECEIPT = 1;
+  public static final byte ALIVE = 0;
+  public static final int ALIVE_SECONDS = 5;
+  public static final int SILENCE_SECONDS = 25;
   public static final byte DONE = 1;
   public static final byte STOP = 2;
 
@@ -73,12 +77,21 @@ public final class Protocol {
       byte[] greeting, byte[] secret, byte[] ticket, int partition, int attempt, long execution, long nonce) {
     ByteBuffer claim = buffer(4 + TICKET_BYTES + 24 + PROOF_BYTES);
     claim.putInt(MAGIC).put(ticket).putInt(partition).putInt(attempt).putLong(execution).putLong(nonce);
+    byte[] unproven = Arrays.copyOf(claim.array(), claim.position());
+    return claim.put(hmac(secret, greeting, unproven)).flip();
+  }
+
+  /** What the endpoint sends first to whoever made that claim: the proof that it knows the secret too. */
+  static byte[] answer(byte[] greeting, byte[] secret, byte[] claim) {
+    return hmac(secret, claim, greeting);
+  }
+
+  private static byte[] hmac(byte[] secret, byte[] first, byte[] second) {
     try {
       Mac mac = Mac.getInstance("HmacSHA256");
       mac.init(new SecretKeySpec(secret, "HmacSHA256"));
-      mac.update(greeting);
-      mac.update(claim.array(), 0, claim.position());
-      return claim.put(mac.doFinal()).flip();
+      mac.update(first);
+      return mac.doFinal(second);
     } catch (GeneralSecurityException e) {
       throw new IllegalStateException(e); // every Java has HmacSHA256
     }

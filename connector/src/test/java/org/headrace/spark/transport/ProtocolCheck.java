@@ -108,6 +108,12 @@ public final class ProtocolCheck {
                 nonce);
         same(name, claim, golden);
       }
+      case "answer" ->
+          same(
+              name,
+              ByteBuffer.wrap(
+                  Protocol.answer(bytes(fields, "challenge"), bytes(fields, "secret"), bytes(fields, "claim"))),
+              golden);
       case "request" ->
           same(name, Protocol.request(nonce, fields.get("partition").asInt(), bytes(fields, "task")), golden);
       case "stream" -> checkStream(fields.get("rows"), golden, nonce);

@@ -107,6 +107,13 @@ def test_evaluate_time_zone_of_the_session_decides_or_is_asked_for() -> None:
     assert year.evaluate(batch, time_zone="UTC").to_pylist() == [False]
 
 
+def test_evaluate_fields_of_a_time_before_1970_count_upwards() -> None:
+    at = pa.array([-1, -61_000_000, 3_723_999_999], pa.timestamp("us"))
+    for field, wanted in (("HOUR", [23, 23, 1]), ("MINUTE", [59, 58, 2]), ("SECOND", [59, 59, 3])):
+        for i, value in enumerate(wanted):
+            assert truths(Comparison("=", call(f"EXTRACT_{field}", A), Literal(value, I32)), a=at)[i], (field, value)
+
+
 def test_evaluate_dates_beyond_those_of_python() -> None:
     days = pa.array([-(2**31), -719_529, 2**31 - 1], I32).cast(pa.date32())
     for field, wanted in (("YEAR", [-5877641, -1, 5881580]), ("MONTH", [6, 12, 7]), ("DAY", [23, 31, 11])):

@@ -64,6 +64,7 @@ DATE_FIELDS: dict[str, Callable[[int], int]] = {
 TIME_FIELDS: dict[str, Callable[[int], int]] = {
     "HOUR": lambda micros: micros // 3_600_000_000 % 24,
     "MINUTE": lambda micros: micros // 60_000_000 % 60,
+    "SECOND": lambda micros: micros // 1_000_000 % 60,
 }
 """The same for the time of day, as a function of local microseconds since 1970."""
 

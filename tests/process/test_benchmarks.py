@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -29,9 +29,14 @@ from benchmarks.harness import (
 from benchmarks.run import run
 
 import headrace as hr
+from effort import share
 from places import ROOT
 
-MOST_CASES = {"tpch": 2}  # the others have a test of their own, and there are 22
+SOME_CASES: dict[str, Callable[[list[Case | Probe]], Sequence[Case | Probe]]] = {
+    "pull": share,
+    "shapes": share,
+    "tpch": lambda cases: cases[:2],  # the others have a test of their own, and there are 22
+}
 ONE_START = Probe("startup", lambda: startup.first_queries(1, {"headrace": "Headrace"}))  # a JVM takes its time
 BY_NAME = {
     group.name: replace(group, build=lambda bench: [ONE_START]) if group.name == "startup" else group
@@ -57,7 +62,7 @@ def result(bars: dict[str, float], *timings: Timing, **options: object) -> Resul
 @pytest.mark.parametrize("name", BY_NAME)
 def test_group_tiny_run_every_case_runs_and_agrees(name: str, bench: Bench, tmp_path: Path) -> None:
     group = BY_NAME[name]
-    few = replace(group, build=lambda bench: list(group.build(bench))[: MOST_CASES.get(name)])
+    few = replace(group, build=lambda bench: SOME_CASES.get(name, list)(list(group.build(bench))))
     target = tmp_path / "tiny.json"
     made = run(bench, target, only=name if group.full_only else "", groups=[few])
     assert made["failures"] == []

@@ -15,6 +15,8 @@ class NullCheck:
     def __init__(self, schema: pa.Schema) -> None:
         checked = [(index, field) for index, field in enumerate(schema) if _forbids_nulls(field)]
         self._deep = [(index, field) for index, field in checked if children(field.type) or is_encoded(field.type)]
+        self.reads = frozenset(field.name for _, field in self._deep)
+        """The columns whose values it reads: all that their buffers point at must be there."""
         self._flat = [(index, field.name) for index, field in checked if (index, field) not in self._deep]
 
     def __bool__(self) -> bool:

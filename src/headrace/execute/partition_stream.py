@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.arrow.batches import compacted, indented, same_columns
 from headrace.arrow.conversion import converter
+from headrace.arrow.damage import DamageCheck
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import NullCheck
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources, hint_for
@@ -68,6 +69,7 @@ class PartitionStream:
         self._remaining = task.limit
         self._select = _selector(task.plan_schema, task.request_schema, self.schema)
         self._nulls = NullCheck(self.schema)
+        self._buffers = DamageCheck(task.plan_schema, read=self._read_here())
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._stop.user_code():
@@ -87,6 +89,7 @@ class PartitionStream:
             if self._remaining is not None:
                 batch = batch.slice(0, self._remaining)
                 self._remaining -= batch.num_rows
+            self._check_buffers(batch)
             yield from self._converted(batch)
 
     def close(self) -> None:
@@ -123,6 +126,20 @@ class PartitionStream:
             return
         self._check_nulls(selected)
         yield selected
+
+    def _read_here(self) -> set[str]:
+        """The columns whose values this process reads: to convert them, or to find nulls inside of them."""
+        planned = self.task.plan_schema
+        converted = {field.name for field in self.schema if planned.field(field.name).type != field.type}
+        return converted | self._nulls.reads
+
+    def _check_buffers(self, batch: pa.RecordBatch) -> None:
+        damage = self._buffers.damage(batch)
+        if damage is not None:
+            raise SchemaMismatchError(
+                f"{self.task.plan_name}.execute yielded a broken batch (table {self.task.table!r}, "
+                f"partition {self.partition}): {damage}"
+            )
 
     def _check_schema(self, found: pa.Schema, what: str) -> None:
         expected = self.task.plan_schema

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arrow.conversion import batch_converter
+from headrace.arrow.damage import DamageCheck
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import NullCheck
 from headrace.arrow.sources import hint_for
@@ -176,17 +177,26 @@ class _Intake:
         self._schema = packing.schema
         self._nulls = NullCheck(self._schema)
         self._shared = any(refers_to_a_whole(field.type) for field in self._schema)
+        whole = {field.name for field in self._schema if refers_to_a_whole(field.type)}
+        self._buffers = DamageCheck(self._schema, read=self._nulls.reads | whole)
 
     def small_size(self, data: Any) -> int:
         """How many bytes ``data`` has, if it may be packed as it is; 0 if not."""
         if type(data) is not pa.RecordBatch or not data.schema.equals(self._schema, check_metadata=True):
             return 0
+        if self._buffers.damage(data) is not None:
+            return 0  # the other ways say so
         size = self._packing.small_size(data)
         return 0 if size and self._nulls and self._nulls.path(data) else size
 
     def one(self, data: Any) -> tuple[pa.RecordBatch, int, int]:
         """All of ``data`` as one batch, its rows and its bytes."""
-        if type(data) is pa.RecordBatch and not self._nulls and data.schema.equals(self._schema, check_metadata=True):
+        if (
+            type(data) is pa.RecordBatch
+            and not self._nulls
+            and data.schema.equals(self._schema, check_metadata=True)
+            and self._buffers.damage(data) is None
+        ):
             return self._copy([data])  # the common case, cheaply
         return self._copy(list(self._conforming(data)))
 
@@ -218,9 +228,12 @@ class _Intake:
         convert = None if same else batch_converter(schema, self._schema)
         if convert is None and not same:
             raise self._mismatch("data of another schema", schema)
+        buffers = self._buffers if convert is None else DamageCheck(schema, read=schema.names)
         empty = True
         for batch in batches:
             empty = False
+            if damage := buffers.damage(batch):
+                raise self._mismatch(f"a broken batch ({damage})", schema)
             if convert is not None:
                 batch = convert(batch)
             if path := self._nulls.path(batch):

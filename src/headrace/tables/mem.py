@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import same_columns
 from headrace.arrow.conversion import to_wire
+from headrace.arrow.damage import DamageCheck
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.sources import BatchSource
 from headrace.arrow.types import filterable
@@ -44,7 +44,11 @@ class MemTable(TableProvider):
             raise TypeError(f"MemTable's partitions must be an int, not {type(partitions).__name__}")
         if partitions < 1:
             raise ValueError(f"MemTable needs at least one partition, not {partitions}")
-        self._table = _without_small_batches(_as_table(data))
+        table = _as_table(data)
+        buffers = DamageCheck(table.schema)
+        for batch in table.to_batches():
+            _refuse(buffers.damage(batch))
+        self._table = _without_small_batches(table)
         self._schema = pa.schema([filterable(field) for field in self._table.schema])
         self._partitions = partitions
 
@@ -87,7 +91,7 @@ class MemPlan(ExecutionPlan):
         share = self._table.slice(start, stop - start)
         if self._filters:
             return self._matching(share)
-        return _in_types(share.select(self._columns), self.schema)
+        return _in_types(share.select(self._columns), self.schema, filtered=False)
 
     def describe(self) -> str:
         return f"{self._table.num_rows:,} rows in memory"
@@ -106,7 +110,7 @@ class MemPlan(ExecutionPlan):
         schema = pa.schema([field for field in self._table_schema if field.name in read])
         # Without threads the batches come in the table's order, one at a time.
         scanner = ds.Scanner.from_batches(
-            _in_types(share.select(schema.names), schema),
+            _in_types(share.select(schema.names), schema, filtered=True),
             columns=self._columns,
             filter=condition,
             use_threads=False,
@@ -115,18 +119,28 @@ class MemPlan(ExecutionPlan):
             yield from (batch for batch in reader if batch.num_rows)
 
 
-def _in_types(table: pa.Table, schema: pa.Schema) -> pa.RecordBatchReader:
-    """The table's rows in batches of a good size, with the types of ``schema``, which has the same columns."""
+def _in_types(table: pa.Table, schema: pa.Schema, *, filtered: bool) -> pa.RecordBatchReader:
+    """The table's rows in batches of a good size, with the types of ``schema``, which has the same columns.
+
+    What is converted here, or ``filtered`` afterwards, is checked first. Reading raises SchemaMismatchError.
+    """
     reader = table.to_reader(max_chunksize=_BATCH_ROWS)
-    if same_columns(table.schema, schema):
+    read = [field.name for field, own in zip(schema, table.schema, strict=True) if filtered or field.type != own.type]
+    if not read:
         return reader
-    batches = (
-        pa.RecordBatch.from_arrays(
-            [to_wire(batch.column(i), field.type, field.name) for i, field in enumerate(schema)], schema=schema
-        )
-        for batch in reader
-    )
-    return pa.RecordBatchReader.from_batches(schema, batches)
+    buffers = DamageCheck(table.schema, read)
+
+    def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
+        _refuse(buffers.damage(batch))
+        columns = [to_wire(batch.column(i), field.type, field.name) for i, field in enumerate(schema)]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, map(converted, reader))
+
+
+def _refuse(damage: str | None) -> None:
+    if damage is not None:
+        raise SchemaMismatchError(f"MemTable's data is broken: {damage}")
 
 
 def _as_table(data: Any) -> pa.Table:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.damage import DamageCheck
 from headrace.arrow.types import wire_schema
 from headrace.errors import HeadraceError, PlanError, SchemaMismatchError
 from headrace.execute.partition_stream import PartitionStream, ScanTask
@@ -117,8 +118,12 @@ class Probe:
         count = 0
         with self.executing(scan, partition, blame):
             stream = self.stream(scan, partition, task)
+            buffers = DamageCheck(stream.schema, read=stream.schema.names)
             with contextlib.closing(stream):
                 for batch in stream:
+                    if damage := buffers.damage(batch):
+                        name = f"{stream.task.plan_name}.execute({partition})"
+                        raise SchemaMismatchError(f"{name} yielded a broken batch: {damage}")
                     batches.append(batch)
                     count += batch.num_rows
                     if count > most:

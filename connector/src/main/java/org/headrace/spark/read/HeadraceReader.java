@@ -208,6 +208,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     ArrowBuf body = readBody(frames.secondLength());
     ColumnVector[] columns = new ColumnVector[schema.length()];
     try (ArrowRecordBatch batch = decoded(message, body)) {
+      check(batch, body);
       loader.load(batch);
       for (int i = 0; i < columns.length; i++) {
         columns[i] = ArrowColumns.of(root.getVector(i), schema.fields()[i].dataType());
@@ -220,6 +221,14 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     current = new ColumnarBatch(columns, root.getRowCount());
     rows += root.getRowCount();
     batches++;
+  }
+
+  private void check(ArrowRecordBatch batch, ArrowBuf body) {
+    try {
+      BatchCheck.check(batch, body, root.getSchema());
+    } catch (IllegalArgumentException e) {
+      throw HeadraceException.of("SchemaMismatchError", place, place + " sent a broken batch: " + e.getMessage());
+    }
   }
 
   /** Takes over {@code body}. */

@@ -1,0 +1,171 @@
+package org.headrace.spark.read;
+
+import java.util.Iterator;
+import org.apache.arrow.memory.ArrowBuf;
+import org.apache.arrow.vector.BufferLayout;
+import org.apache.arrow.vector.TypeLayout;
+import org.apache.arrow.vector.ipc.message.ArrowFieldNode;
+import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.types.pojo.ArrowType;
+import org.apache.arrow.vector.types.pojo.Field;
+import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.unsafe.Platform;
+
+/**
+ * Checks a received batch before anything reads it by address; executor JVM, once per batch.
+ *
+ * <p>Every buffer must lie in the body and be long enough for the rows, and offsets must rise and stay inside of what
+ * they point into. A batch that passes can be wrong, but reading it touches no other memory. It is looked at before
+ * Arrow loads it: Arrow's own loader believes the last offset, and would allocate what it asks for.
+ */
+final class BatchCheck {
+  private final Iterator<ArrowFieldNode> nodes;
+  private final Iterator<ArrowBuf> buffers;
+  private final long bodyStart;
+  private final long bodyEnd;
+
+  private BatchCheck(ArrowRecordBatch batch, ArrowBuf body) {
+    nodes = batch.getNodes().iterator();
+    buffers = batch.getBuffers().iterator();
+    bodyStart = body.memoryAddress();
+    bodyEnd = bodyStart + body.capacity();
+  }
+
+  /**
+   * Throws IllegalArgumentException, naming the column, what was expected and what was found, for values that
+   * contradict each other, and IndexOutOfBoundsException where parts of the message are missing.
+   */
+  static void check(ArrowRecordBatch batch, ArrowBuf body, Schema schema) {
+    BatchCheck check = new BatchCheck(batch, body);
+    for (Field field : schema.getFields()) {
+      long rows = check.column(field, field.getName());
+      if (rows != batch.getLength()) {
+        throw broken(field, field.getName(), "has " + rows + " rows in a batch of " + batch.getLength());
+      }
+    }
+  }
+
+  /** Checks a column and its children, in the order in which Arrow writes them; returns how many values it has. */
+  private long column(Field field, String path) {
+    if (!nodes.hasNext()) {
+      throw new IndexOutOfBoundsException("no column '" + path + "'");
+    }
+    ArrowFieldNode node = nodes.next();
+    long rows = node.getLength();
+    if (rows < 0 || rows > Integer.MAX_VALUE) {
+      throw broken(field, path, "has " + rows + " values");
+    }
+    ArrowBuf offsets = null;
+    int offsetBytes = 0;
+    for (BufferLayout layout : TypeLayout.getTypeLayout(field.getType()).getBufferLayouts()) {
+      ArrowBuf buffer = nextBuffer(path);
+      switch (layout.getType()) {
+        case VALIDITY -> {
+          // Arrow makes a bitmap itself where there are no nulls, or nothing else.
+          if (node.getNullCount() != 0 && node.getNullCount() != rows) {
+            checkSize(field, path, "validity", buffer, (rows + 7) >> 3);
+          }
+        }
+        case OFFSET -> {
+          offsets = buffer;
+          offsetBytes = layout.getTypeBitWidth() >> 3;
+        }
+        case DATA -> {
+          if (offsets == null) {
+            checkSize(field, path, "data", buffer, (rows * layout.getTypeBitWidth() + 7) >> 3);
+          } else {
+            checkOffsets(field, path, offsets, offsetBytes, rows, buffer.capacity());
+          }
+        }
+        default -> throw broken(field, path, "has a type that is not read");
+      }
+    }
+    for (Field child : field.getChildren()) {
+      long values = column(child, path + "." + child.getName());
+      if (offsets != null) {
+        checkOffsets(field, path, offsets, offsetBytes, rows, values);
+      } else {
+        long perRow = field.getType() instanceof ArrowType.FixedSizeList list ? list.getListSize() : 1;
+        if (values < rows * perRow) {
+          throw broken(field, path, "has " + rows + " rows of " + perRow + " and " + values + " values in them");
+        }
+      }
+    }
+    return rows;
+  }
+
+  private ArrowBuf nextBuffer(String path) {
+    if (!buffers.hasNext()) {
+      throw new IndexOutOfBoundsException("too few buffers for column '" + path + "'");
+    }
+    ArrowBuf buffer = buffers.next();
+    long start = buffer.memoryAddress();
+    if (buffer.capacity() < 0
+        || (buffer.capacity() > 0 && (start < bodyStart || start > bodyEnd - buffer.capacity()))) {
+      throw new IndexOutOfBoundsException("a buffer of column '" + path + "' reaches beyond the batch");
+    }
+    return buffer;
+  }
+
+  private static void checkSize(Field field, String path, String kind, ArrowBuf buffer, long bytes) {
+    if (buffer.capacity() < bytes) {
+      throw broken(field, path, "needs %d bytes of %s and has %d".formatted(bytes, kind, buffer.capacity()));
+    }
+  }
+
+  private static void checkOffsets(Field field, String path, ArrowBuf offsets, int width, long rows, long end) {
+    if (rows == 0) {
+      return; // an empty batch may come without its single offset
+    }
+    checkSize(field, path, "offsets", offsets, (rows + 1) * width);
+    long address = offsets.memoryAddress();
+    if (!(width == Integer.BYTES ? rise(address, (int) rows, end) : riseLong(address, (int) rows, end))) {
+      throw brokenOffsets(field, path, address, width, rows, end);
+    }
+  }
+
+  /**
+   * One pass without a branch for each row: any that falls, or is negative, leaves its sign. Where all rise from 0 or
+   * more, only the last can be too large.
+   */
+  private static boolean rise(long address, int rows, long end) {
+    int previous = Platform.getInt(null, address);
+    int signs = previous;
+    for (int i = 0; i < rows; i++) {
+      int next = Platform.getInt(null, address + ((long) i << 2) + 4);
+      signs |= next | (next - previous);
+      previous = next;
+    }
+    return signs >= 0 && previous <= end;
+  }
+
+  private static boolean riseLong(long address, int rows, long end) {
+    long previous = Platform.getLong(null, address);
+    long signs = previous;
+    for (int i = 0; i < rows; i++) {
+      long next = Platform.getLong(null, address + ((long) i << 3) + 8);
+      signs |= next | (next - previous);
+      previous = next;
+    }
+    return signs >= 0 && previous <= end;
+  }
+
+  private static IllegalArgumentException brokenOffsets(
+      Field field, String path, long address, int width, long rows, long end) {
+    long from = 0;
+    for (long row = 0; row <= rows; row++) {
+      long at = address + row * width;
+      long offset = width == Integer.BYTES ? Platform.getInt(null, at) : Platform.getLong(null, at);
+      if (offset < from || offset > end) {
+        return broken(
+            field, path, "has %d as offset %d of %d, expected %d to %d".formatted(offset, row, rows, from, end));
+      }
+      from = offset;
+    }
+    throw new IllegalStateException("offsets that rise");
+  }
+
+  private static IllegalArgumentException broken(Field field, String path, String what) {
+    return new IllegalArgumentException("column '%s' (Arrow %s) %s".formatted(path, field.getType(), what));
+  }
+}

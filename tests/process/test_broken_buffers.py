@@ -1,0 +1,78 @@
+"""Broken batches from providers and sinks, in a process of their own: unchecked, they crash the JVM or Python."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from broken_arrays import ALL, CONVERTED, ENDS, INSIDE
+from places import SCRIPTS
+
+pytestmark = pytest.mark.timeout(300)
+
+
+class Outcome(NamedTuple):
+    table: str
+    error: str
+    message: str
+    alive: bool
+
+
+class Seen(NamedTuple):
+    outcomes: dict[tuple[str, str], Outcome]
+    output: str
+
+
+@pytest.fixture(scope="module")
+def seen() -> Seen:
+    process = subprocess.run(
+        [sys.executable, str(SCRIPTS / "broken_buffers.py")], capture_output=True, text=True, timeout=280
+    )
+    outcomes = {}
+    for line in process.stdout.splitlines():
+        if line.startswith("FOUND "):
+            way, name, *rest = json.loads(line.removeprefix("FOUND "))
+            outcomes[way, name] = Outcome(*rest)
+    return Seen(outcomes, f"{process.returncode}:\n{process.stdout[-500:]}\n{process.stderr[-3000:]}")
+
+
+def outcome(seen: Seen, way: str, name: str) -> Outcome:
+    found = seen.outcomes.get((way, name))
+    assert found is not None, f"it did not get that far; the process ended with {seen.output}"
+    assert found.alive
+    return found
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("way", ["EXECUTORS", "DRIVER"])
+def test_broken_batch_of_a_provider_is_a_named_error_and_the_session_lives(seen: Seen, way: str, name: str) -> None:
+    found = outcome(seen, way, name)
+    assert found.error == "SchemaMismatchError"
+    assert f"table '{found.table}'" in found.message
+    assert "partition 0" in found.message
+    assert "column 'c" in found.message
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_broken_batch_of_a_sink_is_a_named_error_and_the_session_lives(seen: Seen, name: str) -> None:
+    found = outcome(seen, "sink", name)
+    assert found.error == "SchemaMismatchError"
+    assert found.table in found.message
+    assert "column 'c" in found.message
+    assert ("nothing was written" in found.message) == (name in ENDS or (name in CONVERTED and "large" not in name))
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_broken_batch_cut_by_a_limit_is_a_named_error_or_what_lies_before_the_damage(seen: Seen, name: str) -> None:
+    found = outcome(seen, "limit", name)
+    assert found.error in ("SchemaMismatchError", "no error")
+    assert name not in INSIDE or found.error == "SchemaMismatchError" or "fall" in name
+
+
+def test_broken_batch_error_says_what_was_found_and_what_was_expected(seen: Seen) -> None:
+    message = outcome(seen, "DRIVER", "text of other memory").message
+    assert message.endswith("column 'c' (Arrow Utf8) has 4096 as offset 2 of 3, expected 5 to 11")

@@ -27,6 +27,12 @@ def test_protocol_in_java_agrees_with_the_golden_bytes(classpath: str) -> None:
     assert "all numbers agree" in run_check(classpath, "transport.ProtocolCheck", str(GOLDEN))
 
 
+def test_reader_damaged_streams_are_refused_by_name_or_whole(classpath: str) -> None:
+    """A part of what `make soak` does."""
+    printed = run_check(classpath, "transport.FrameFuzz", str(GOLDEN), "0", "3000", options=("-Xmx256m",))
+    assert "3000 streams" in printed
+
+
 def test_java_packages_import_only_packages_that_stand_before_them() -> None:
     found = {source.parent.relative_to(SOURCES).as_posix().strip(".") for source in SOURCES.rglob("*.java")}
     assert found == set(ROOMS)

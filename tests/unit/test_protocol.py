@@ -127,6 +127,19 @@ def test_golden_stream_is_read_whole() -> None:
     assert read_totals(frames[2]) == (batch.num_rows, 1)
 
 
+def test_golden_nested_stream_is_read_whole() -> None:
+    fields, stream = golden("nested stream")
+    with connected(stream) as sock:
+        frames = [read_frame(sock, fields["nonce"]) for _ in range(3)]
+    schema, batch, end = frames
+    assert schema is not None
+    assert batch is not None
+    assert end is not None
+    rows = pa.ipc.read_record_batch(batch.message, pa.ipc.read_schema(schema.message))
+    rows.validate(full=True)
+    assert read_totals(end) == (fields["rows"], 1) == (rows.num_rows, 1)
+
+
 @pytest.mark.parametrize("kind", [0, 5, 255])
 def test_frame_of_an_unknown_kind_is_a_transport_error(kind: int) -> None:
     header = protocol.FRAME_HEADER.pack(kind, protocol.PROTOCOL_VERSION, 0, 0, 0, 1)

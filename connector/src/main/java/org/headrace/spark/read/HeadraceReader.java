@@ -174,7 +174,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       Schema sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
       checkSchema(sent);
       root = VectorSchemaRoot.create(sent, allocator);
-    } catch (RuntimeException e) { // Arrow and flatbuffers throw whatever a broken message makes them throw
+    } catch (Exception e) { // Arrow, flatbuffers and Spark throw whatever a broken message makes them throw
       throw e instanceof HeadraceException named ? named : damaged("a schema that cannot be read", e);
     }
     loader = new VectorLoader(root);
@@ -215,7 +215,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       }
     } catch (OutOfMemoryError | OutOfMemoryException e) {
       throw noMemory(frames.secondLength());
-    } catch (RuntimeException e) {
+    } catch (Exception e) {
       throw e instanceof HeadraceException named ? named : damaged("a batch that cannot be read", e);
     }
     current = new ColumnarBatch(columns, root.getRowCount());

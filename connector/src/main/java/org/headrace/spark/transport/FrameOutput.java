@@ -6,8 +6,8 @@ import java.nio.channels.WritableByteChannel;
 import org.headrace.spark.HeadraceException;
 
 /**
- * Writes frames to a connection: small pieces are put together, large ones go out from where they lie; executor JVM, one
- * thread.
+ * Writes frames to a connection: small pieces are put together, large ones go out from where they lie; executor
+ * JVM, one thread.
  *
  * <p>As a channel it takes everything it is given, and waits for the other side where it must.
  */

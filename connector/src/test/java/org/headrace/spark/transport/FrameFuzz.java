@@ -11,8 +11,13 @@ import java.util.HexFormat;
 import java.util.Iterator;
 import java.util.Random;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -24,25 +29,28 @@ import org.headrace.spark.HeadraceException;
  * <p>Each must be read whole or be refused by name, and give back all memory.
  */
 public final class FrameFuzz {
-  private static final StructType SCHEMA = new StructType().add("i", DataTypes.LongType).add("s", DataTypes.StringType);
+  static final StructType FLAT = new StructType().add("i", DataTypes.LongType).add("s", DataTypes.StringType);
+  static final StructType NESTED =
+      new StructType()
+          .add("l", DataTypes.createArrayType(DataTypes.StringType))
+          .add("m", DataTypes.createMapType(DataTypes.StringType, DataTypes.LongType))
+          .add("t", new StructType().add("s", DataTypes.StringType).add("n", DataTypes.LongType));
   private static long sink;
 
   private FrameFuzz() {}
 
   public static void main(String[] args) throws Exception {
-    JsonNode stream = null;
-    for (JsonNode message : new ObjectMapper().readTree(Files.readString(Path.of(args[0]))).get("messages")) {
-      stream = message.get("name").asText().equals("stream") ? message : stream;
-    }
-    byte[] whole = HexFormat.of().parseHex(stream.get("hex").asText());
-    long nonce = Long.parseUnsignedLong(stream.get("fields").get("nonce").asText(), 16);
+    JsonNode golden = new ObjectMapper().readTree(Files.readString(Path.of(args[0])));
+    byte[][] whole = {stream(golden, "stream"), stream(golden, "nested stream")};
+    long nonce = ByteBuffer.wrap(whole[0]).order(ByteOrder.LITTLE_ENDIAN).getLong(16);
     long seed = Long.parseLong(args[1]);
     int count = Integer.parseInt(args[2]);
     int refused = 0;
     for (int i = 0; i < count; i++) {
-      byte[] damaged = damaged(whole, new Random(seed + i));
+      int which = i % whole.length;
+      byte[] damaged = damaged(whole[which], new Random(seed + i));
       try {
-        refused += isRefused(damaged, nonce) ? 1 : 0;
+        refused += isRefused(damaged, nonce, which == 0 ? FLAT : NESTED) ? 1 : 0;
       } catch (Throwable e) {
         throw new AssertionError("seed " + (seed + i) + ": " + HexFormat.of().formatHex(damaged), e);
       }
@@ -53,11 +61,21 @@ public final class FrameFuzz {
     System.out.println(count + " streams: " + refused + " refused by name, " + (count - refused) + " read " + sink);
   }
 
-  private static boolean isRefused(byte[] stream, long nonce) throws IOException {
-    try (PartitionReader<ColumnarBatch> reader = MemoryChannel.reader(stream, nonce, SCHEMA)) {
+  private static byte[] stream(JsonNode golden, String name) {
+    for (JsonNode message : golden.get("messages")) {
+      if (message.get("name").asText().equals(name)) {
+        return HexFormat.of().parseHex(message.get("hex").asText());
+      }
+    }
+    throw new AssertionError("the golden file has no " + name);
+  }
+
+  /** Whether a stream is refused by name; if not, every value of it was read. */
+  static boolean isRefused(byte[] stream, long nonce, StructType schema) throws IOException {
+    try (PartitionReader<ColumnarBatch> reader = MemoryChannel.reader(stream, nonce, schema)) {
       while (reader.next()) {
         for (Iterator<InternalRow> rows = reader.get().rowIterator(); rows.hasNext(); ) {
-          touch(rows.next());
+          touch(rows.next(), schema);
         }
       }
       return false;
@@ -70,9 +88,32 @@ public final class FrameFuzz {
   }
 
   /** Reads every byte, as a query would. */
-  private static void touch(InternalRow row) {
-    sink += row.isNullAt(0) ? 0 : row.getLong(0);
-    sink += row.isNullAt(1) ? 0 : row.getUTF8String(1).hashCode();
+  private static void touch(SpecializedGetters values, StructType schema) {
+    for (int i = 0; i < schema.length(); i++) {
+      touch(values, i, schema.fields()[i].dataType());
+    }
+  }
+
+  private static void touch(SpecializedGetters values, int at, DataType type) {
+    if (values.isNullAt(at)) {
+      return;
+    }
+    if (type instanceof StructType struct) {
+      touch(values.getStruct(at, struct.length()), struct);
+    } else if (type instanceof ArrayType array) {
+      touchAll(values.getArray(at), array.elementType());
+    } else if (type instanceof MapType map) {
+      touchAll(values.getMap(at).keyArray(), map.keyType());
+      touchAll(values.getMap(at).valueArray(), map.valueType());
+    } else {
+      sink += type == DataTypes.LongType ? values.getLong(at) : values.getUTF8String(at).hashCode();
+    }
+  }
+
+  private static void touchAll(ArrayData values, DataType type) {
+    for (int i = 0; i < values.numElements(); i++) {
+      touch(values, i, type);
+    }
   }
 
   private static byte[] damaged(byte[] whole, Random random) {

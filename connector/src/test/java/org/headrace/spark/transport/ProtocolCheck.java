@@ -117,6 +117,8 @@ public final class ProtocolCheck {
       case "request" ->
           same(name, Protocol.request(nonce, fields.get("partition").asInt(), bytes(fields, "task")), golden);
       case "stream" -> checkStream(fields.get("rows"), golden, nonce);
+      case "nested stream" ->
+          check(!FrameFuzz.isRefused(golden, nonce, FrameFuzz.NESTED), "the nested stream is not read");
       default -> throw new AssertionError("nothing checks the message '" + name + "'");
     }
   }

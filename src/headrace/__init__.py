@@ -36,6 +36,8 @@ from headrace.expr.nodes import (
     StringMatch,
 )
 from headrace.plan import (
+    AggregateFunction,
+    Aggregation,
     ExecutionPlan,
     HashPartitioning,
     KeyPartitioning,
@@ -46,7 +48,7 @@ from headrace.plan import (
     Statistics,
     UnknownPartitioning,
 )
-from headrace.provider import FilterPushdown, TableProvider, pushdown_exact_where_possible
+from headrace.provider import AggregatePushdown, FilterPushdown, Pushdown, TableProvider, pushdown_exact_where_possible
 from headrace.pruning.container_stats import ColumnStats, ContainerStats
 from headrace.pruning.guarantee import Bound, Guarantee
 from headrace.pruning.predicate import PruningPredicate, guarantees
@@ -71,6 +73,9 @@ if typing.TYPE_CHECKING:
 
 __all__ = [
     "AdbcTable",
+    "AggregateFunction",
+    "AggregatePushdown",
+    "Aggregation",
     "And",
     "BatchSource",
     "Bound",
@@ -108,6 +113,7 @@ __all__ = [
     "Progress",
     "ProviderError",
     "PruningPredicate",
+    "Pushdown",
     "RegistrationError",
     "ResultStream",
     "ScanEndedError",

@@ -7,26 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from typing import Literal as OneOf
 
 import pyarrow as pa
 
 from headrace.arrow.sources import BatchSource
 from headrace.expr.nodes import Expr
-
-
-@dataclass(frozen=True)
-class ScanRequest:
-    """What Spark needs from one scan.
-
-    ``schema`` holds the needed columns, nested fields pruned, in the order Spark wants them;
-    ``projection`` their top-level names (empty for ``count(*)``); ``filters`` those the provider answered
-    EXACT or INEXACT, ANDed; ``limit`` the most rows needed from the whole scan, over all partitions.
-    """
-
-    schema: pa.Schema
-    projection: tuple[str, ...]
-    filters: tuple[Expr, ...] = ()
-    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -44,6 +30,63 @@ class SortKey:
     column: str
     descending: bool = False
     nulls_first: bool = True
+
+
+AggregateName = OneOf["count", "min", "max", "sum", "avg"]
+
+
+@dataclass(frozen=True)
+class AggregateFunction:
+    """One aggregate of a query, e.g. ``sum(DISTINCT a)``; ``operand`` is None for ``count(*)``.
+
+    ``type`` is the Arrow type of its result, as Spark expects it.
+    """
+
+    name: AggregateName
+    operand: Expr | None
+    distinct: bool
+    type: pa.DataType
+
+    def __repr__(self) -> str:
+        operand = "*" if self.operand is None else repr(self.operand)
+        return f"{self.name}({'DISTINCT ' if self.distinct else ''}{operand})"
+
+
+@dataclass(frozen=True)
+class Aggregation:
+    """A GROUP BY. ``schema`` is that of the rows to yield: the groups' values, then the functions'."""
+
+    group_by: tuple[Expr, ...]
+    functions: tuple[AggregateFunction, ...]
+    schema: pa.Schema
+
+    def __repr__(self) -> str:
+        groups = f" GROUP BY {', '.join(map(repr, self.group_by))}" if self.group_by else ""
+        return f"{', '.join(map(repr, self.functions))}{groups}"
+
+
+@dataclass(frozen=True)
+class ScanRequest:
+    """What Spark needs from one scan. Every field after ``projection`` is there only because the provider agreed.
+
+    ``schema`` holds the needed columns, nested fields pruned, in the order Spark wants them;
+    ``projection`` their top-level names (empty for ``count(*)``); ``filters`` those the provider answered
+    EXACT or INEXACT, ANDed; ``limit`` the most rows needed from the whole scan, over all partitions.
+
+    ``order``: only the first ``limit`` rows in this order are needed (top-n). ``offset``: rows to leave out first,
+    after filters and order; ``limit`` rows are needed after them. ``aggregation``: the scan yields aggregates, and
+    ``schema`` is ``aggregation.schema``. ``runtime_filters``: learnt while the query runs, from the other side of a
+    join; any of them may be used to skip rows that are false or null for it, and none has to be.
+    """
+
+    schema: pa.Schema
+    projection: tuple[str, ...]
+    filters: tuple[Expr, ...] = ()
+    limit: int | None = None
+    order: tuple[SortKey, ...] = ()
+    offset: int = 0
+    aggregation: Aggregation | None = None
+    runtime_filters: tuple[Expr, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,6 +157,10 @@ class ExecutionPlan(ABC):
     partitioning: Partitioning = UnknownPartitioning(1)
     ordering: Sequence[SortKey] = ()
     placement: Placement = Placement.EXECUTORS
+    runtime_filter_columns: Sequence[str] = ()
+    """On these columns a join's other side may narrow this scan: it is then planned again, ``scan`` with
+    ``runtime_filters``, before a partition is opened. The new plan may have fewer partitions: of the same keys, if it
+    is partitioned by keys; a hash partitioning keeps its number."""
 
     @abstractmethod
     def execute(self, partition: int) -> BatchSource:

@@ -9,19 +9,37 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from headrace.expr.nodes import Expr
-from headrace.plan import ExecutionPlan, ScanRequest, Statistics
+from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, SortKey, Statistics
 
 
-class FilterPushdown(enum.Enum):
-    """A provider's answer for one filter.
+class Pushdown(enum.Enum):
+    """A provider's answer for one filter, or for a top-n.
 
-    EXACT: no row the scan returns is false or null for it, so Spark drops its own filter.
-    INEXACT: used to skip data; rows that do not match may come, and Spark filters again.
+    EXACT: no row the scan returns is false or null for the filter, so Spark drops its own. For a top-n: the scan
+    yields just those rows, in that order, in one partition, and Spark drops its sort and its limit.
+    INEXACT: used to skip data; rows that do not match may come, and Spark filters again. For a top-n: every
+    partition yields at least its own first rows in that order, and Spark sorts again.
     UNSUPPORTED: not used.
     """
 
     EXACT = "exact"
     INEXACT = "inexact"
+    UNSUPPORTED = "unsupported"
+
+
+FilterPushdown = Pushdown
+
+
+class AggregatePushdown(enum.Enum):
+    """A provider's answer for an aggregation.
+
+    COMPLETE: each group comes once, in one partition; without groups exactly one row comes, even over no rows. Spark
+    does not aggregate again. PARTIAL: each partition yields its own groups, and Spark merges them. UNSUPPORTED: not
+    used.
+    """
+
+    COMPLETE = "complete"
+    PARTIAL = "partial"
     UNSUPPORTED = "unsupported"
 
 
@@ -43,10 +61,36 @@ class TableProvider(ABC):
         """
         return [FilterPushdown.UNSUPPORTED] * len(filters)
 
+    def supports_top_n_pushdown(self, order: Sequence[SortKey], limit: int) -> Pushdown:
+        """Whether a scan can yield only the first ``limit`` rows in ``order``.
+
+        Called at most once per scan, at planning, when nothing is left to filter above the scan. Default: UNSUPPORTED.
+        """
+        return Pushdown.UNSUPPORTED
+
+    def supports_offset_pushdown(self, offset: int, limit: int | None) -> bool:
+        """Whether a scan can leave out its first ``offset`` rows, and yield ``limit`` rows after them (None: all).
+
+        Called at most once per scan, at planning: after a top-n that was answered EXACT, or where there is no limit.
+        True means one partition. Default: False.
+        """
+        return False
+
+    def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
+        """Whether a scan can yield aggregates instead of rows, over the rows that pass ``request.filters``.
+
+        Called once per scan and aggregation, at planning, when nothing is left to filter above the scan. Spark may ask
+        about an average first, and then about its sum and count. Default: UNSUPPORTED.
+        """
+        return AggregatePushdown.UNSUPPORTED
+
     @abstractmethod
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         """Arrange one scan. Called once per table reference in a query (a self-join calls it twice), at
         planning (EXPLAIN plans too), possibly on a thread that is not the caller's. It must be cheap and do no I/O.
+
+        Called again, with ``request.runtime_filters``, for a plan that names ``runtime_filter_columns``, if the query
+        learns something of them before it opens a partition.
         """
 
     def statistics(self) -> Statistics | None:

@@ -8,14 +8,16 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from headrace.expr.nodes import Expr
+from headrace.negotiate.aggregates import OfferedAggregation, OfferedFunction, answered_aggregation
 from headrace.negotiate.asking import asking
 from headrace.negotiate.filters import OfferedFilter, answered_filters
-from headrace.negotiate.partitioning import ScanSettings, why_unused
+from headrace.negotiate.partitioning import ScanSettings, check_narrowed, why_unused
 from headrace.negotiate.plan_checks import checked_plan
 from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
-from headrace.plan import ScanRequest
-from headrace.provider import for_scan
+from headrace.negotiate.top_n import OfferedTopN, answered_offset, answered_top_n
+from headrace.plan import ScanRequest, SortKey
+from headrace.provider import AggregatePushdown, Pushdown, for_scan
 
 
 class Negotiation:
@@ -34,8 +36,13 @@ class Negotiation:
         self.table = table
         self.filters: tuple[OfferedFilter, ...] = ()
         self.limit: int | None = None
+        self.top_n: OfferedTopN | None = None
+        self.offset = 0
+        self.aggregation: OfferedAggregation | None = None
+        self.runtime_filters: tuple[Expr, ...] = ()
         self.schema: pa.Schema = table.schema
         self.settings = ScanSettings()
+        self._asked: list[OfferedAggregation] = []
         self.planned: PlannedScan | None = None
         with asking(f"{table.provider_name}.for_scan", table.name):
             self._provider = for_scan(table.provider)
@@ -54,13 +61,61 @@ class Negotiation:
         """No more rows than this are needed from the whole scan. Whoever offers it still cuts the result himself."""
         self.limit = limit
 
+    def offer_top_n(self, order: Sequence[SortKey], limit: int) -> OfferedTopN:
+        """Only the first ``limit`` rows in ``order`` are needed."""
+        self.top_n = answered_top_n(self.table, self._provider, order, limit, aggregated=self._aggregates)
+        if self.top_n.answer is not Pushdown.UNSUPPORTED:
+            self.limit = limit
+        return self.top_n
+
+    def offer_offset(self, offset: int) -> bool:
+        """The first ``offset`` rows are not needed, counted among those that a limit or top-n offered before allows."""
+        if self._aggregates or (self.limit is not None and not self._is_exact_top_n):
+            return False  # whoever offered that limit cuts the result himself, and would cut too much
+        rest = None if self.limit is None else max(0, self.limit - offset)
+        if answered_offset(self.table, self._provider, offset, rest):
+            self.offset = offset
+        return self.offset == offset
+
+    def ask_aggregation(self, group_by: Sequence[Expr], functions: Sequence[OfferedFunction]) -> OfferedAggregation:
+        """What the answer to this aggregation would be. Nothing comes of it; the provider is asked once for each."""
+        for asked in self._asked:
+            if (asked.group_by, asked.functions) == (tuple(group_by), tuple(functions)):
+                return asked
+        answered = answered_aggregation(self.table, self._provider, group_by, functions)
+        self._asked.append(answered)
+        return answered
+
+    def offer_aggregation(self, group_by: Sequence[Expr], functions: Sequence[OfferedFunction]) -> OfferedAggregation:
+        """Aggregates are needed instead of rows."""
+        self.aggregation = self.ask_aggregation(group_by, functions)
+        return self.aggregation
+
+    def offer_runtime_filters(self, filters: Sequence[Expr | None]) -> None:
+        """Learnt while the query runs, after the first plan; ``plan`` again makes use of them. They add up."""
+        self.runtime_filters += tuple(expr for expr in filters if expr is not None)
+
+    @property
+    def _aggregates(self) -> bool:
+        return self.aggregation is not None and self.aggregation.answer is not AggregatePushdown.UNSUPPORTED
+
+    @property
+    def _is_exact_top_n(self) -> bool:
+        return self.top_n is not None and self.top_n.answer is Pushdown.EXACT
+
     def request(self) -> ScanRequest:
         """What the provider is asked to arrange."""
+        aggregation = self.aggregation.aggregation if self.aggregation is not None and self._aggregates else None
+        schema = self.schema if aggregation is None else aggregation.schema
         return ScanRequest(
-            schema=self.schema,
-            projection=tuple(self.schema.names),
+            schema=schema,
+            projection=tuple(schema.names),
             filters=tuple(one.requested for one in self.filters if one.requested is not None),
-            limit=self.limit,
+            limit=self.limit if self.limit is None else max(0, self.limit - self.offset),
+            order=() if self.top_n is None or self.top_n.answer is Pushdown.UNSUPPORTED else self.top_n.order,
+            offset=self.offset,
+            aggregation=aggregation,
+            runtime_filters=self.runtime_filters,
         )
 
     def plan(self) -> PlannedScan:
@@ -69,7 +124,11 @@ class Negotiation:
         Raises SchemaMismatchError too, for a plan whose schema is neither the request's nor the table's.
         """
         request = self.request()
-        checked = checked_plan(self.table, self._provider, request)
+        one_partition = self._is_exact_top_n or self.offset > 0
+        checked = checked_plan(self.table, self._provider, request, one_partition=one_partition)
+        if self.planned is not None:
+            check_narrowed(self.planned.partitioning, checked.partitioning, checked.name)
+        unused = "the scan yields aggregates" if request.aggregation is not None else None
         self.planned = PlannedScan(
             id=self.id,
             table=self.table,
@@ -79,8 +138,11 @@ class Negotiation:
             plan_schema=checked.schema,
             plan_text=checked.text,
             partitioning=checked.partitioning,
-            partitioning_unused=why_unused(checked.partitioning, request, self.settings),
-            ordering=checked.ordering,
+            partitioning_unused=unused or why_unused(checked.partitioning, request, self.settings),
+            ordering=() if request.aggregation is not None else checked.ordering,
+            top_n=self.top_n,
+            aggregation=self.aggregation,
+            runtime_filter_columns=checked.runtime_filter_columns,
             statistics=checked.statistics,
         )
         return self.planned

@@ -105,3 +105,18 @@ def hash_keys(partitions: int, columns: int) -> list[list[int]]:
         place, value = (partition - 1, 1) if partition <= columns else (0, partition)
         keys[partition][place] = value
     return keys
+
+
+def check_narrowed(old: Partitioning, new: Partitioning, name: str) -> None:
+    """A plan made again for runtime filters may only lose partitions. Raises PlanError."""
+    if isinstance(old, KeyPartitioning):
+        kept = isinstance(new, KeyPartitioning) and new.columns == old.columns and set(new.keys) <= set(old.keys)
+    elif isinstance(old, HashPartitioning):
+        kept = new == old
+    else:
+        kept = new.n <= old.n
+    if not kept:
+        raise PlanError(
+            f"{name} was planned again for runtime filters and has the partitioning {new!r:.300}, which is not a part "
+            f"of the first one, {old!r:.300}"
+        )

@@ -20,18 +20,25 @@ from headrace.provider import TableProvider
 
 @dataclass(frozen=True)
 class CheckedPlan:
-    """What a plan says of itself, each thing asked once and checked."""
+    """What a plan says of itself, each thing asked once and checked. ``name`` is for messages."""
 
+    name: str
     plan: ExecutionPlan
     schema: pa.Schema
     text: str
     partitioning: Partitioning
     ordering: tuple[SortKey, ...]
     statistics: Statistics
+    runtime_filter_columns: tuple[str, ...]
 
 
-def checked_plan(table: RegisteredTable, provider: TableProvider, request: ScanRequest) -> CheckedPlan:
-    """Ask the provider for a plan and check all it says. Raises PlanError, SchemaMismatchError, ProviderRaised."""
+def checked_plan(
+    table: RegisteredTable, provider: TableProvider, request: ScanRequest, *, one_partition: bool = False
+) -> CheckedPlan:
+    """Ask the provider for a plan and check all it says. Raises PlanError, SchemaMismatchError, ProviderRaised.
+
+    ``one_partition``: the provider agreed to a top-n or an offset that only one partition can keep.
+    """
     where = f"{table.provider_name}.scan"
     with asking(where, table.name):
         plan = provider.scan(request)
@@ -43,25 +50,50 @@ def checked_plan(table: RegisteredTable, provider: TableProvider, request: ScanR
         statistics = plan.statistics() or provider.statistics() or Statistics()
         schema = getattr(plan, "schema", None)
         partitioning, ordering, placement = plan.partitioning, tuple(plan.ordering), plan.placement
+        narrowed_by = tuple(plan.runtime_filter_columns)
     if not isinstance(placement, Placement):
         raise PlanError(f"{name} has placement {placement!r}, expected a Placement")
     if not isinstance(statistics, Statistics):
         raise PlanError(f"{name} gave statistics {statistics!r}, expected Statistics or None")
     checked_schema = _checked_schema(schema, request, table, name)
     check_partitioning(partitioning, table, name)
+    if one_partition and partitioning.n > 1:
+        raise PlanError(
+            f"{name} has {partitioning.n} partitions, expected one: the provider agreed to order the rows, or to leave "
+            "out the first ones, for Spark"
+        )
     return CheckedPlan(
+        name=name,
         plan=plan,
         schema=checked_schema,
         text=" ".join(str(text).split()),
         partitioning=partitioning,
         ordering=_usable_ordering(ordering, table, request, name),
         statistics=_completed(statistics, request, name),
+        runtime_filter_columns=_usable_columns(narrowed_by, table, request, name),
     )
+
+
+def _usable_columns(
+    columns: tuple[Any, ...], table: RegisteredTable, request: ScanRequest, name: str
+) -> tuple[str, ...]:
+    """The columns for runtime filters that the query reads: Spark sends none for others."""
+    for column in columns:
+        if column not in table.schema.names:
+            raise PlanError(f"{name} takes runtime filters on {column!r}, which is not a column of the table")
+    return () if request.aggregation is not None else tuple(c for c in columns if c in request.projection)
 
 
 def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, name: str) -> pa.Schema:
     if not isinstance(schema, pa.Schema):
         raise PlanError(f"{name} has schema {kind_of(schema)}, expected a pyarrow.Schema")
+    if request.aggregation is not None:
+        if same_columns(schema, request.schema):
+            return schema
+        raise SchemaMismatchError(
+            f"{name} has a schema that is not the aggregation's\n"
+            f"requested:\n{indented(request.schema)}\nfound:\n{indented(schema)}"
+        )
     unpruned = pa.schema([table.schema.field(column) for column in request.projection])
     for allowed in (request.schema, table.schema, unpruned):
         if same_columns(schema, allowed):

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.execute.partition_stream import ScanTask
+from headrace.negotiate.aggregates import OfferedAggregation
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.registry import RegisteredTable
+from headrace.negotiate.top_n import OfferedTopN
 from headrace.plan import (
     ExecutionPlan,
     HashPartitioning,
@@ -19,6 +21,7 @@ from headrace.plan import (
     Statistics,
     UnknownPartitioning,
 )
+from headrace.provider import Pushdown
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,16 @@ class PlannedScan:
     partitioning_unused: str | None
     ordering: tuple[SortKey, ...]
     statistics: Statistics
+    top_n: OfferedTopN | None = None
+    aggregation: OfferedAggregation | None = None
+    runtime_filter_columns: tuple[str, ...] = ()
 
     def task(self) -> ScanTask:
         """What is needed to produce any of its partitions."""
-        return ScanTask(self.table.name, self.plan, self.plan_schema, self.request.schema, self.request.limit)
+        # Of an INEXACT top-n each partition yields its own first rows, which need not come first.
+        inexact = self.top_n is not None and self.top_n.answer is Pushdown.INEXACT
+        limit = None if inexact else self.request.limit
+        return ScanTask(self.table.name, self.plan, self.plan_schema, self.request.schema, limit)
 
     def description(self) -> str:
         """One line, for Spark's EXPLAIN."""
@@ -50,8 +59,17 @@ class PlannedScan:
             f"columns=[{', '.join(self.request.projection)}]",
             f"filters=[{', '.join(self.filter_texts())}]",
         ]
+        if self.request.aggregation is not None:
+            answer = "" if self.aggregation is None else f": {self.aggregation.answer.name}"
+            parts.append(f"aggregation=[{self.request.aggregation!r}{answer}]")
+        if self.request.order and self.top_n is not None:
+            parts.append(f"order=[{', '.join(map(sort_key_text, self.request.order))}: {self.top_n.answer.name}]")
         if self.request.limit is not None:
             parts.append(f"limit={self.request.limit}")
+        if self.request.offset:
+            parts.append(f"offset={self.request.offset}")
+        if self.request.runtime_filters:
+            parts.append(f"runtime_filters=[{', '.join(map(repr, self.request.runtime_filters))}]")
         if not isinstance(self.partitioning, UnknownPartitioning):
             parts.append(f"partitioning={partitioning_text(self.partitioning)}")
         if self.ordering:

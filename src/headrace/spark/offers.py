@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
-from headrace.arrow.spark_types import pruned_schema
+from headrace.arrow.spark_types import pruned_schema, spark_schema_json
+from headrace.expr.nodes import Expr
+from headrace.negotiate.aggregates import OfferedFunction
 from headrace.negotiate.negotiation import Negotiation
 from headrace.negotiate.partitioning import BUCKETING, ScanSettings
+from headrace.plan import SortKey
 from headrace.spark.predicates import decode
 
 
@@ -28,6 +32,45 @@ def _limit(negotiation: Negotiation, limit: int) -> None:
     negotiation.offer_limit(limit)
 
 
+def _top_n(negotiation: Negotiation, top_n: dict[str, Any]) -> str:
+    order = [SortKey(key["column"], key["descending"], key["nulls_first"]) for key in top_n["order"]]
+    return negotiation.offer_top_n(order, top_n["limit"]).answer.value
+
+
+def _offset(negotiation: Negotiation, offset: int) -> bool:
+    return negotiation.offer_offset(offset)
+
+
+def _asked_aggregation(negotiation: Negotiation, aggregation: dict[str, Any]) -> str:
+    parts = _aggregation_parts(aggregation)
+    return "unsupported" if parts is None else negotiation.ask_aggregation(*parts).answer.value
+
+
+def _aggregation(negotiation: Negotiation, aggregation: dict[str, Any]) -> dict[str, Any]:
+    """The answer, and Spark's schema of the rows that come."""
+    parts = _aggregation_parts(aggregation)
+    if parts is None:
+        return {"answer": "unsupported"}
+    offered = negotiation.offer_aggregation(*parts)
+    schema = None if offered.aggregation is None else json.loads(spark_schema_json(offered.aggregation.schema))
+    return {"answer": offered.answer.value, "schema": schema}
+
+
+def _aggregation_parts(aggregation: dict[str, Any]) -> tuple[list[Expr], list[OfferedFunction]] | None:
+    groups = [decode(node) for node in aggregation["groups"]]
+    functions = [(one, None if one["operand"] is None else decode(one["operand"])) for one in aggregation["functions"]]
+    if any(one["operand"] is not None and operand is None for one, operand in functions):
+        return None
+    known = [group for group in groups if group is not None]
+    if len(known) < len(groups):
+        return None
+    return known, [OfferedFunction(one["name"], operand, one["distinct"]) for one, operand in functions]
+
+
+def _runtime_filters(negotiation: Negotiation, nodes: list[dict[str, Any] | None]) -> None:
+    negotiation.offer_runtime_filters([decode(node) for node in nodes])
+
+
 def _settings(negotiation: Negotiation, settings: dict[str, bool]) -> None:
     negotiation.settings = ScanSettings(
         bucketing=settings[f"{BUCKETING}.enabled"],
@@ -41,6 +84,11 @@ _OFFERS: dict[str, Callable[[Negotiation, Any], Any]] = {
     "filters": _filters,
     "columns": _columns,
     "limit": _limit,
+    "top_n": _top_n,
+    "offset": _offset,
+    "asked_aggregation": _asked_aggregation,
+    "aggregation": _aggregation,
+    "runtime_filters": _runtime_filters,
     "settings": _settings,
 }
 """The kinds that ``org.headrace.spark.scan.Negotiation`` sends, by name."""

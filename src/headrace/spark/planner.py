@@ -128,6 +128,7 @@ class Planner:
             ],
             "rows": scan.statistics.num_rows,
             "bytes": scan.statistics.size_in_bytes,
+            "runtime_filter_columns": list(scan.runtime_filter_columns),
         }
         task = scan.task()
         if scan.plan.placement is Placement.DRIVER:

@@ -50,6 +50,8 @@ def _decoded(node: dict[str, Any]) -> Expr:
         return _literal(node["literal"], node["type"])
     if "cast" in node:
         return Cast(_decoded(node["operand"]), node["cast"])
+    if "in" in node:
+        return InList(_decoded(node["in"]), tuple(_literal(value, node["type"]) for value in node["values"]))
     name = node["call"]
     args = tuple(_decoded(arg) for arg in node["args"])
     if name in _COMPARISONS and len(args) == 2:

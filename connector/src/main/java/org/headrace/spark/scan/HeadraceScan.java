@@ -1,6 +1,8 @@
 package org.headrace.spark.scan;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
@@ -8,9 +10,11 @@ import java.util.OptionalLong;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
 import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -20,10 +24,12 @@ import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportOrdering;
 import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.types.StructType;
+import org.headrace.spark.planner.Planners;
 import org.headrace.spark.read.HeadracePartition;
 import org.headrace.spark.read.HeadraceReaderFactory;
 import org.headrace.spark.read.ScanMetric;
@@ -31,17 +37,29 @@ import org.headrace.spark.transport.PartitionOrigin;
 
 /** One planned scan: what Python answered, in Spark's interfaces; driver JVM. */
 public final class HeadraceScan
-    implements Scan, Batch, SupportsReportPartitioning, SupportsReportOrdering, SupportsReportStatistics {
+    implements Scan,
+        Batch,
+        SupportsReportPartitioning,
+        SupportsReportOrdering,
+        SupportsReportStatistics,
+        SupportsRuntimeV2Filtering {
+  /** A longer list of values skips little for what it costs to send, so the scan goes without. */
+  private static final int MOST_VALUES = 10_000;
+
   private final Negotiation negotiation;
   private final String table;
   private final StructType readSchema;
-  private final JsonNode plan;
-  private final HeadraceReaderFactory readerFactory;
+  private volatile JsonNode plan;
+  private volatile HeadraceReaderFactory readerFactory;
 
   HeadraceScan(Negotiation negotiation, String table, StructType readSchema, JsonNode plan) {
     this.negotiation = negotiation;
     this.table = table;
     this.readSchema = readSchema;
+    adopt(plan);
+  }
+
+  private void adopt(JsonNode plan) {
     this.plan = plan;
     this.readerFactory = new HeadraceReaderFactory(negotiation, PartitionOrigin.of(plan, table), readSchema);
   }
@@ -124,6 +142,30 @@ public final class HeadraceScan
                   Expressions.column(PartitionKeys.quoted(column))));
     }
     return new KeyGroupedPartitioning(keys.toArray(new Expression[0]), count);
+  }
+
+  @Override
+  public NamedReference[] filterAttributes() {
+    List<NamedReference> columns = new ArrayList<>();
+    plan.path("runtime_filter_columns")
+        .forEach(column -> columns.add(Expressions.column(PartitionKeys.quoted(column.asText()))));
+    return columns.toArray(new NamedReference[0]);
+  }
+
+  /** Called after planning and before partitions are asked for, perhaps several times: what was learnt adds up. */
+  @Override
+  public synchronized void filter(Predicate[] predicates) {
+    ArrayNode filters = Planners.JSON.createArrayNode();
+    for (Predicate predicate : predicates) {
+      ObjectNode json = predicate.children().length > MOST_VALUES ? null : PredicateJson.of(predicate);
+      if (json != null) {
+        filters.add(json);
+      }
+    }
+    if (!filters.isEmpty()) {
+      negotiation.tell("runtime_filters", filters);
+      adopt(negotiation.plan());
+    }
   }
 
   @Override

@@ -6,11 +6,20 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.fasterxml.jackson.databind.util.RawValue;
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownOffset;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
@@ -21,11 +30,17 @@ import org.headrace.spark.planner.Planners;
  * <p>One method for each kind of pushdown: it tells or asks {@link Negotiation}, and says to Spark what Python answered.
  */
 public final class HeadraceScanBuilder
-    implements SupportsPushDownV2Filters, SupportsPushDownRequiredColumns, SupportsPushDownLimit {
+    implements SupportsPushDownV2Filters,
+        SupportsPushDownAggregates,
+        SupportsPushDownTopN,
+        SupportsPushDownOffset,
+        SupportsPushDownLimit,
+        SupportsPushDownRequiredColumns {
   private final Negotiation negotiation;
   private final String tableName;
   private final List<Predicate> pushed = new ArrayList<>();
   private StructType columns;
+  private boolean cutByPython;
 
   public HeadraceScanBuilder(String context, String tableId, String tableName, StructType schema) {
     this.negotiation = new Negotiation(context, tableId);
@@ -69,7 +84,53 @@ public final class HeadraceScanBuilder
     negotiation.tell("columns", Planners.JSON.getNodeFactory().rawValueNode(new RawValue(columns.json())));
   }
 
-  /** Partly pushed, the interface's default: Spark keeps its own limit, which many partitions need. */
+  @Override
+  public boolean supportCompletePushDown(Aggregation aggregation) {
+    ObjectNode json = AggregationJson.of(aggregation);
+    return json != null && negotiation.offer("asked_aggregation", json).asText().equals("complete");
+  }
+
+  @Override
+  public boolean pushAggregation(Aggregation aggregation) {
+    ObjectNode json = AggregationJson.of(aggregation);
+    JsonNode answered = json == null ? null : negotiation.offer("aggregation", json);
+    if (answered == null || answered.get("answer").asText().equals("unsupported")) {
+      return false;
+    }
+    columns = (StructType) DataType.fromJson(answered.get("schema").toString());
+    return true;
+  }
+
+  @Override
+  public boolean pushTopN(SortOrder[] orders, int limit) {
+    ObjectNode topN = Planners.JSON.createObjectNode();
+    topN.put("limit", limit);
+    ArrayNode order = topN.putArray("order");
+    for (SortOrder key : orders) {
+      if (!(key.expression() instanceof NamedReference column) || column.fieldNames().length != 1) {
+        return false;
+      }
+      ObjectNode node = order.addObject();
+      node.put("column", column.fieldNames()[0]);
+      node.put("descending", key.direction() == SortDirection.DESCENDING);
+      node.put("nulls_first", key.nullOrdering() == NullOrdering.NULLS_FIRST);
+    }
+    String answer = negotiation.offer("top_n", topN).asText();
+    cutByPython = answer.equals("exact");
+    return !answer.equals("unsupported");
+  }
+
+  @Override
+  public boolean pushOffset(int offset) {
+    return negotiation.offer("offset", Planners.JSON.getNodeFactory().numberNode(offset)).asBoolean();
+  }
+
+  /** Asked after a limit and after a top-n. A mere limit is: Spark keeps its own, which many partitions need. */
+  @Override
+  public boolean isPartiallyPushed() {
+    return !cutByPython;
+  }
+
   @Override
   public boolean pushLimit(int limit) {
     negotiation.tell("limit", Planners.JSON.getNodeFactory().numberNode(limit));

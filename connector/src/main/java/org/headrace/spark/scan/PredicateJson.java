@@ -67,10 +67,38 @@ final class PredicateJson {
     if (expression instanceof UserDefinedScalarFunc function) {
       return call(node, depth, function.canonicalName(), function.children());
     }
+    if (expression instanceof GeneralScalarExpression in && in.name().equals("IN") && in.children().length > 2) {
+      ObjectNode compact = inList(node, depth, in.children());
+      if (compact != null) {
+        return compact;
+      }
+    }
     if (expression instanceof GeneralScalarExpression call) {
       return call(node, depth, call.name(), call.children());
     }
     return null;
+  }
+
+  /** A list of values of one type, which may be long: the type once, then the bare values. Null for other lists. */
+  private static ObjectNode inList(ObjectNode node, int depth, Expression[] children) {
+    ObjectNode operand = of(children[0], depth + 1);
+    ArrayNode values = Planners.JSON.createArrayNode();
+    String type = null;
+    for (int i = 1; i < children.length; i++) {
+      ObjectNode value = children[i] instanceof Literal<?> literal ? literal(literal) : null;
+      if (value == null || (type != null && !type.equals(value.get("type").asText()))) {
+        return null;
+      }
+      type = value.get("type").asText();
+      values.add(value.get("literal"));
+    }
+    if (operand == null) {
+      return null;
+    }
+    node.set("in", operand);
+    node.put("type", type);
+    node.set("values", values);
+    return node;
   }
 
   private static ObjectNode call(ObjectNode node, int depth, String name, Expression... children) {

@@ -1,0 +1,46 @@
+"""Top-n and offset that Spark offers for a scan, and the provider's answers to them; driver Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.errors import PlanError
+from headrace.negotiate.asking import asking
+from headrace.negotiate.registry import RegisteredTable
+from headrace.plan import SortKey
+from headrace.provider import Pushdown, TableProvider
+
+
+@dataclass(frozen=True)
+class OfferedTopN:
+    """An ORDER BY with a LIMIT that Spark offered, and what became of it."""
+
+    order: tuple[SortKey, ...]
+    limit: int
+    answer: Pushdown
+
+
+def answered_top_n(
+    table: RegisteredTable, provider: TableProvider, order: Sequence[SortKey], limit: int, *, aggregated: bool
+) -> OfferedTopN:
+    """Ask the provider, unless the order is one of aggregates. Raises PlanError, ProviderRaised."""
+    keys = tuple(order)
+    if aggregated or not keys or any(key.column not in table.schema.names for key in keys):
+        return OfferedTopN(keys, limit, Pushdown.UNSUPPORTED)
+    where = f"{table.provider_name}.supports_top_n_pushdown"
+    with asking(where, table.name):
+        answer = provider.supports_top_n_pushdown(keys, limit)
+    if not isinstance(answer, Pushdown):
+        raise PlanError(f"{where} returned {answer!r}, expected a Pushdown (table {table.name!r})")
+    return OfferedTopN(keys, limit, answer)
+
+
+def answered_offset(table: RegisteredTable, provider: TableProvider, offset: int, limit: int | None) -> bool:
+    """Ask the provider. Raises PlanError, ProviderRaised."""
+    where = f"{table.provider_name}.supports_offset_pushdown"
+    with asking(where, table.name):
+        answer = provider.supports_offset_pushdown(offset, limit)
+    if not isinstance(answer, bool):
+        raise PlanError(f"{where} returned {answer!r}, expected True or False (table {table.name!r})")
+    return answer

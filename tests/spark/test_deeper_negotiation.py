@@ -127,7 +127,10 @@ def _value(rows: list[dict[str, Any]], function: hr.AggregateFunction) -> Any:
         "sum": sum,
         "avg": lambda found: sum(found) / len(found),
     }[function.name]
-    return total(values)
+    if not pa.types.is_decimal(function.type):
+        return total(values)
+    unit = decimal.Decimal(1).scaleb(-function.type.scale)
+    return decimal.Decimal(total(values)).quantize(unit, decimal.ROUND_HALF_UP)
 
 
 @pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"], autouse=True)
@@ -282,18 +285,20 @@ def test_aggregation_whose_plan_has_another_schema_is_a_mismatch(ctx: hr.Session
         ctx.collect("SELECT k, count(*) FROM wrong GROUP BY k")
 
 
+class Dimension(hr.MemTable):
+    """Small enough to be broadcast, and its filters stay with Spark: where they are, it looks for runtime filters."""
+
+    def supports_filters_pushdown(self, filters: Sequence[hr.Expr]) -> Sequence[hr.Pushdown]:
+        return [hr.Pushdown.UNSUPPORTED] * len(filters)
+
+
 @pytest.fixture
 def dimension(ctx: hr.SessionContext) -> None:
-    ctx.spark.sql("SELECT * FROM VALUES ('a', 'red'), ('b', 'green'), ('c', 'blue') AS d(k, colour)").write.mode(
-        "overwrite"
-    ).format("noop")
-    ctx.spark.sql(
-        "SELECT * FROM VALUES ('a', 'red'), ('b', 'green'), ('c', 'blue') AS d(k, colour)"
-    ).createOrReplaceTempView("values_of_d")
-    ctx.register_table("d", hr.MemTable(ctx.spark.table("values_of_d").toArrow()))
+    rows = {"k": ["a", "b", "c"], "colour": ["red", "green", "blue"]}
+    ctx.register_table("d", Dimension(pa.table(rows)))
 
 
-STAR = "SELECT count(*), sum(t.n) FROM t JOIN d ON t.k = d.k WHERE d.colour = 'red'"
+STAR = "SELECT count(*), sum(f.n) FROM t AS f JOIN d ON f.k = d.k WHERE d.colour = 'red'"
 
 
 @pytest.mark.usefixtures("dimension")
@@ -327,4 +332,21 @@ def test_plan_that_grows_under_runtime_filters_is_refused(ctx: hr.SessionContext
     answers.runtime_columns = ("k",)
     ctx.register_table("growing", Growing(answers))
     with pytest.raises(hr.PlanError, match="not a part"):
-        ctx.collect(STAR.replace("FROM t", "FROM growing AS t"))
+        ctx.collect(STAR.replace("FROM t ", "FROM growing "))
+
+
+def test_explain_tells_what_was_offered_and_answered(ctx: hr.SessionContext, answers: Answers) -> None:
+    assert "n ASC NULLS FIRST  UNSUPPORTED: the provider does not order" in ctx.explain(
+        "SELECT n FROM t ORDER BY n LIMIT 5"
+    )
+    answers.top_n = hr.Pushdown.INEXACT
+    assert "top-n         first 5 by n ASC NULLS FIRST  INEXACT: each" in ctx.explain(
+        "SELECT n FROM t ORDER BY n LIMIT 5"
+    )
+    answers.aggregate = hr.AggregatePushdown.PARTIAL
+    text = ctx.explain("SELECT k, count(*) FROM t GROUP BY k")
+    assert "aggregation   count(*) GROUP BY k  PARTIAL: Spark merges" in text
+    text = ctx.explain("SELECT k, sum(d) FROM t GROUP BY k")
+    assert "UNSUPPORTED: Spark casts a partial sum(d) of decimals back" in text
+    answers.runtime_columns = ("k",)
+    assert "runtime       filters on k: none learnt yet" in ctx.explain("SELECT k, n FROM t WHERE n > 3")

@@ -13,6 +13,7 @@ from headrace.display import html_text
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
+from headrace.provider import AggregatePushdown, Pushdown
 from headrace.spark.planner import Planner
 
 _SCAN_CLASS = "org.headrace.spark.scan.HeadraceScan"
@@ -106,6 +107,7 @@ def _block(number: int, found: _Found, scan: PlannedScan | None) -> str:
     if left:
         lines.append(f"  left to Spark {' AND '.join(left)}")
     lines.append(f"  limit         {_limit(scan, above)}")
+    lines += _deeper(scan)
     lines.append(f"  partitioning  {_partitioning(scan, above)}")
     lines.append(f"  ordering      {_ordering(scan, above)}")
     lines.append(f"  statistics    {_statistics(scan)}")
@@ -115,6 +117,37 @@ def _block(number: int, found: _Found, scan: PlannedScan | None) -> str:
 def _labelled(label: str, entries: list[str]) -> list[str]:
     first, *rest = entries or ["none"]
     return [f"  {label:<13} {first}", *(f"  {'':<13} {entry}" for entry in rest)]
+
+
+_TOP_N = {
+    Pushdown.EXACT: "Spark neither sorts nor cuts",
+    Pushdown.INEXACT: "each partition gives its own first rows; Spark sorts again",
+    Pushdown.UNSUPPORTED: "the provider does not order rows",
+}
+_AGGREGATES = {
+    AggregatePushdown.COMPLETE: "Spark does not aggregate again",
+    AggregatePushdown.PARTIAL: "Spark merges what the partitions give",
+}
+
+
+def _deeper(scan: PlannedScan) -> list[str]:
+    """Lines for what not every query offers: top-n, offset, aggregates, runtime filters."""
+    lines: list[str] = []
+    if scan.top_n is not None:
+        keys = ", ".join(map(sort_key_text, scan.top_n.order))
+        answer = scan.top_n.answer
+        lines.append(f"  top-n         first {scan.top_n.limit} by {keys}  {answer.name}: {_TOP_N[answer]}")
+    if scan.request.offset:
+        lines.append(f"  offset        the first {scan.request.offset} rows are left out")
+    if scan.aggregation is not None:
+        offered = scan.aggregation
+        shown = repr(offered.aggregation) if offered.aggregation is not None else "an aggregation"
+        why = offered.why_not or _AGGREGATES[offered.answer]
+        lines.append(f"  aggregation   {shown}  {offered.answer.name}: {why}")
+    if scan.runtime_filter_columns:
+        found = ", ".join(map(repr, scan.request.runtime_filters)) or "none learnt yet: they come while the query runs"
+        lines.append(f"  runtime       filters on {', '.join(scan.runtime_filter_columns)}: {found}")
+    return lines
 
 
 def _placement(scan: PlannedScan) -> str:

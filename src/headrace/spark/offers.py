@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
-from headrace.arrow.spark_types import pruned_schema, spark_schema_json
+from headrace.arrow.spark_types import pruned_schema, spark_schema
 from headrace.expr.nodes import Expr
 from headrace.negotiate.aggregates import OfferedFunction
 from headrace.negotiate.negotiation import Negotiation
@@ -52,7 +51,7 @@ def _aggregation(negotiation: Negotiation, aggregation: dict[str, Any]) -> dict[
     if parts is None:
         return {"answer": "unsupported"}
     offered = negotiation.offer_aggregation(*parts)
-    schema = None if offered.aggregation is None else json.loads(spark_schema_json(offered.aggregation.schema))
+    schema = None if offered.aggregation is None else spark_schema(offered.aggregation.schema)
     return {"answer": offered.answer.value, "schema": schema}
 
 

@@ -1,0 +1,152 @@
+"""Runs one job with one fault and says how it ended; driver Python."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import faulthandler
+import gc
+import random
+import re
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+import headrace as hr
+from faults.injection import FAULTS, Fault, World, heal
+from faults.jobs import JOBS, Job, Stage
+
+HANG_SECONDS = 120
+PRODUCER_SECONDS = 35
+LEAK_SECONDS = 10
+_LASTING = "headrace-dropped"  # one for the whole process: it ends sinks that were dropped
+_SPARKS_WORD = re.compile(r"cancel|ExecutorLost|Python worker|FetchFailed|executor|deregistered|closed", re.IGNORECASE)
+"""What Spark says when it was Spark's own process or job that ended."""
+
+
+class Verdict(enum.Enum):
+    """RIGHT: the known answer. NAMED: an error that says what happened. All others are failures of Headrace."""
+
+    RIGHT = "right"
+    NAMED = "named error"
+    UNNAMED = "unnamed error"
+    WRONG = "wrong"
+    HANG = "hang"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """``seconds`` passed from the fault to the end of the query, ``producers_s`` to the end of the last producer."""
+
+    index: int
+    job: str
+    fault: str
+    verdict: str
+    detail: str
+    seconds: float
+    producers_s: float
+    leaks: str
+
+    @property
+    def is_bad(self) -> bool:
+        return self.verdict not in (Verdict.RIGHT.value, Verdict.NAMED.value) or bool(self.leaks)
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def chosen(seed: int, index: int, *, network: bool) -> tuple[Job, Fault, random.Random]:
+    """The job and the fault of run ``index``: the same for the same seed."""
+    rng = random.Random(f"{seed}-{index}")
+    faults = [fault for fault in FAULTS if network or not fault.network]
+    fault = faults[index % len(faults)]  # each as often as the others
+    job = rng.choice([job for job in JOBS if not fault.kinds or fault.kinds & job.kinds])
+    return job, fault, rng
+
+
+def run(spark: SparkSession, world: World, seed: int, index: int, log: TextIO) -> Outcome:
+    """One run in a context of its own. Leaves a dump of all threads in ``log`` where it hangs."""
+    job, fault, rng = chosen(seed, index, network=bool(world.switch))
+    before = _residue()
+    stage = Stage(hr.SessionContext(spark))
+    answered = _Answer(stage, job)
+    answered.start()
+    stage.at_work.wait(30)
+    time.sleep(rng.uniform(0, 1.5))
+    injected = time.monotonic()
+    if answered.is_alive():
+        with contextlib.suppress(hr.HeadraceError):
+            fault.inject(stage, world, rng)
+    answered.join(HANG_SECONDS)
+    ended = time.monotonic()
+    verdict, detail = _verdict(answered, job, fault)
+    if verdict is Verdict.HANG:
+        faulthandler.dump_traceback(log)
+    for producer in stage.producers:
+        producer.join(max(0.0, ended + PRODUCER_SECONDS - time.monotonic()))
+    if any(producer.is_alive() for producer in stage.producers):
+        verdict, detail = Verdict.HANG, f"a producer waits for ever; the query: {detail}"
+        faulthandler.dump_traceback(log)
+    producers_s = time.monotonic() - ended if stage.producers else 0.0
+    heal(world)
+    leaks = _after(stage, before) if verdict is not Verdict.HANG else ""
+    return Outcome(
+        index, job.name, fault.name, verdict.value, detail, round(ended - injected, 2), round(producers_s, 2), leaks
+    )
+
+
+class _Answer(threading.Thread):
+    def __init__(self, stage: Stage, job: Job) -> None:
+        super().__init__(name="query", daemon=True)
+        self._stage = stage
+        self._job = job
+        self.found: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.found = self._job.run(self._stage)
+        except BaseException as error:
+            self.error = error
+
+
+def _verdict(answered: _Answer, job: Job, fault: Fault) -> tuple[Verdict, str]:
+    error = answered.error
+    if answered.is_alive():
+        return Verdict.HANG, f"no end after {HANG_SECONDS} s"
+    if error is None:
+        if answered.found == job.answer:
+            return Verdict.RIGHT, ""
+        return Verdict.WRONG, f"{str(answered.found)[:200]} instead of {str(job.answer)[:200]}"
+    line = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160] if str(error).strip() else ''}"
+    if fault.harmless:
+        return Verdict.UNNAMED, f"an error where none was due: {line}"
+    named = isinstance(error, hr.HeadraceError) or (
+        isinstance(error, PySparkException) and _SPARKS_WORD.search(str(error)) is not None
+    )
+    return (Verdict.NAMED if named else Verdict.UNNAMED), line
+
+
+def _residue() -> set[str]:
+    """Threads, and files of Headrace's in the temporary directory."""
+    names = {thread.name for thread in threading.enumerate()} - {_LASTING}
+    threads = {f"thread {name}" for name in names if name.startswith("headrace-")}
+    return threads | {f"file {path.name}" for path in Path(tempfile.gettempdir()).glob("headrace*")}
+
+
+def _after(stage: Stage, before: set[str]) -> str:
+    """What is still there some seconds after the context was closed, and was not there before."""
+    stage.ctx.close()
+    stage.sinks.clear()
+    stage.result = None
+    gc.collect()
+    deadline = time.monotonic() + LEAK_SECONDS
+    while (left := _residue() - before) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return ", ".join(sorted(left))

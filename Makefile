@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JAR := src/headrace/headrace-connector.jar
+PYTHON_CODE := src tests examples benchmarks faults tools setup.py
 JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 
 # Two processes of tests, each with a Spark of its own. A file's tests stay together, as they share what is costly to
@@ -13,7 +14,7 @@ UNIT_TESTS := -n 2 --dist worksteal tests/unit
 SPARK_TESTS := -n 2 --dist loadfile --no-loadscope-reorder tests/process tests/spark
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit soak test-oldest matrix jars lint bench jar wheel clean jdk
+.PHONY: help demo test unit soak test-oldest matrix jars lint bench faults jar wheel clean jdk
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -51,12 +52,15 @@ jars: $(STAMP)  ## Compile the connector against every Spark and compare the cla
 	$(BIN)/python -m tools.classes
 
 lint: $(STAMP)  ## Check style and types
-	$(BIN)/ruff check src tests examples benchmarks tools setup.py
-	$(BIN)/ruff format --check src tests examples benchmarks tools setup.py
+	$(BIN)/ruff check $(PYTHON_CODE)
+	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy
 
 bench: $(STAMP) $(JAR)  ## Measure against the rivals (FULL=1 for all, ARGS="--only push")
 	$(BIN)/python -m benchmarks $(if $(FULL),--full) $(ARGS)
+
+faults: $(STAMP) $(JAR)  ## Random faults on a real cluster, judged (ARGS="--runs 40 --seed 7")
+	PYTHONPATH=. $(BIN)/python -m faults $(ARGS)
 
 jar: $(STAMP) $(JAR)  ## Compile the connector
 

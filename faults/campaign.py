@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ _RUNS_PER_DRIVER = 25
 _WORKERS = 2
 
 
-def outcomes(seed: int, runs: range, said: Callable[[str], None] = lambda line: None) -> Iterator[Outcome]:
+def outcomes(seed: int, runs: Sequence[int], said: Callable[[str], None] = lambda line: None) -> Iterator[Outcome]:
     """The outcome of each run of ``runs``, as it ends. Starts the cluster, and ends all it started in the end."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faults-", dir=_ROOT)))

@@ -34,11 +34,29 @@ class Host:
         return ["ip", "netns", "exec", self.namespace, *inside]
 
 
+def can_isolate() -> bool:
+    """Whether this machine can make namespaces. Root on Debian installs the tools that are missing."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        return False
+    tools = {"ip": "iproute2", "nft": "nftables"}
+    missing = [package for tool, package in tools.items() if shutil.which(tool) is None]
+    if missing and shutil.which("apt-get") is not None:
+        subprocess.run(["apt-get", "update", "-qq"], check=False, capture_output=True, timeout=120)
+        subprocess.run(["apt-get", "install", "-y", "-qq", *missing], check=False, capture_output=True, timeout=240)
+    if not all(map(shutil.which, tools)):
+        return False
+    probe = f"hr{os.getpid()}-probe"
+    made = subprocess.run(["ip", "netns", "add", probe], check=False, capture_output=True, timeout=10).returncode == 0
+    if made:
+        subprocess.run(["ip", "netns", "del", probe], check=False, timeout=10)
+    return made
+
+
 class Hosts:
     """Makes the namespaces of one campaign; ``close`` removes them. ``isolated`` says whether there are any."""
 
     def __init__(self, workers: int) -> None:
-        self.isolated = os.geteuid() == 0 and all(map(shutil.which, ("ip", "nft", "unshare")))
+        self.isolated = can_isolate()
         self._prefix = f"hr{os.getpid()}"
         names = ["driver", "master", *(f"worker{number}" for number in range(workers))]
         if not self.isolated:

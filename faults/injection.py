@@ -54,6 +54,8 @@ class Fault:
     network: bool = False
     harmless: bool = False
     """The answer must be right all the same."""
+    cause: str = ""
+    """What an error must say, if there is one: the first cause, whatever Spark tried since."""
 
 
 def _signal(pids: Callable[[World], list[int]], number: signal.Signals, resume_after_s: float = 0) -> Inject:
@@ -165,9 +167,9 @@ FAULTS = [
     Fault("reset connections", _filtered("reject", 0.3), _DRIVER, network=True),
     Fault("link down for 3 s", _link_down(3), network=True),
     Fault("link down for 25 s", _link_down(25), network=True),
-    Fault("producer raises", _order("raise"), _PUSH),
-    Fault("producer vanishes", _order("vanish"), _PUSH),
-    Fault("cancel all jobs", _cancel),
+    Fault("producer raises", _order("raise"), _PUSH, cause="the producer lost its way"),
+    Fault("producer vanishes", _order("vanish"), _PUSH, cause="ProducerLostError"),
+    Fault("cancel all jobs", _cancel, cause="cancel"),
     Fault("close the result", _close_result, frozenset({"result"})),
     Fault("deregister a table", _deregister),
     Fault("close the context", _close),

@@ -125,6 +125,8 @@ def _verdict(answered: _Answer, job: Job, fault: Fault) -> tuple[Verdict, str]:
             return Verdict.RIGHT, ""
         return Verdict.WRONG, f"{str(answered.found)[:200]} instead of {str(job.answer)[:200]}"
     line = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160] if str(error).strip() else ''}"
+    if fault.cause and fault.cause.lower() not in f"{type(error).__name__}: {error}".lower():
+        return Verdict.UNNAMED, f"{fault.cause!r} is not told: {line}"
     if fault.harmless:
         return Verdict.UNNAMED, f"an error where none was due: {line}"
     named = isinstance(error, hr.HeadraceError) or (

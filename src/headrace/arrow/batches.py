@@ -7,6 +7,9 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 import pyarrow.compute
 
+from headrace.arrow.damage import DamageCheck
+from headrace.errors import SchemaMismatchError
+
 
 def batch_without_columns(rows: int, metadata: dict[bytes, bytes] | None = None) -> pa.RecordBatch:
     """``rows`` rows and nothing in them: what ``count(*)`` reads. ``from_arrays([])`` would have none."""
@@ -31,6 +34,15 @@ def compacted(batch: pa.RecordBatch) -> pa.RecordBatch:
     with pa.ipc.new_stream(sink, batch.schema) as stream:
         stream.write_batch(batch)
     return pa.ipc.open_stream(sink.getvalue()).read_next_batch()
+
+
+def halves(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The batch cut in the middle. Raises SchemaMismatchError for a broken one: the cut would become an end."""
+    damage = DamageCheck(batch.schema, read=batch.schema.names).damage(batch)
+    if damage is not None:
+        raise SchemaMismatchError(f"a broken batch: {damage}")
+    half = batch.num_rows // 2
+    return batch.slice(0, half), batch.slice(half)
 
 
 def merged(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

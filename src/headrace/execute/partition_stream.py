@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import compacted, indented, same_columns
+from headrace.arrow.batches import compacted, halves, indented, same_columns
 from headrace.arrow.conversion import converter
 from headrace.arrow.damage import DamageCheck
 from headrace.arrow.mismatch import mismatch
@@ -87,9 +87,10 @@ class PartitionStream:
                 return
             batch = self._checked(batch)
             if self._remaining is not None:
-                batch = batch.slice(0, self._remaining)
+                if batch.num_rows > self._remaining:
+                    batch = batch.slice(0, self._remaining)
+                    self._check_buffers(batch)  # it has another last offset now
                 self._remaining -= batch.num_rows
-            self._check_buffers(batch)
             yield from self._converted(batch)
 
     def close(self) -> None:
@@ -107,8 +108,11 @@ class PartitionStream:
                 f"(table {self.task.table!r}, partition {self.partition})"
             )
         expected = self.task.plan_schema
-        if not batch.schema.equals(expected):
+        same = batch.schema.equals(expected)
+        if not same:
             self._check_schema(batch.schema, "yielded a batch")
+        self._check_buffers(batch)
+        if not same:
             # Only what is declared nullable differs; small batches can be merged only if their schemas are equal.
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
         return batch
@@ -120,8 +124,7 @@ class PartitionStream:
         except SchemaMismatchError:
             if batch.num_rows <= 1:
                 raise
-            half = batch.num_rows // 2
-            for part in (batch.slice(0, half), batch.slice(half)):
+            for part in halves(batch):
                 yield from self._converted(compacted(part))
             return
         self._check_nulls(selected)
@@ -147,6 +150,20 @@ class PartitionStream:
             raise SchemaMismatchError(
                 f"{self.task.plan_name}.execute {what} whose schema is not the plan's "
                 f"(table {self.task.table!r}, partition {self.partition})\n{mismatch(expected, found)}"
+            )
+
+    def _read_here(self) -> set[str]:
+        """The columns whose values this process reads: to convert them, or to find nulls inside of them."""
+        planned = self.task.plan_schema
+        converted = {field.name for field in self.schema if planned.field(field.name).type != field.type}
+        return converted | {field.name for _, field in self._not_null if field.type.num_fields}
+
+    def _check_buffers(self, batch: pa.RecordBatch) -> None:
+        damage = self._buffers.damage(batch)
+        if damage is not None:
+            raise SchemaMismatchError(
+                f"{self.task.plan_name}.execute yielded a broken batch (table {self.task.table!r}, "
+                f"partition {self.partition}): {damage}"
             )
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:

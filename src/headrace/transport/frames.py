@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.batches import halves
 from headrace.errors import TransportError
 from headrace.transport.protocol import (
     FRAME_HEADER,
@@ -65,9 +66,8 @@ class FrameWriter:
         """
         small = not is_at_least(batch, _SMALL_BATCH_BYTES)
         if not small and batch.num_rows > 1 and batch.nbytes > SPLIT_BYTES:
-            half = batch.num_rows // 2
-            self.batch(batch.slice(0, half))
-            self.batch(batch.slice(half))
+            for half in halves(batch):
+                self.batch(half)
             return
         self._rows += batch.num_rows
         self._batches += 1

@@ -2,8 +2,9 @@
 
 Arrow believes its buffers. An offset that points outside of them makes whoever reads the value read other memory, or
 crash. Slicing, concatenating and writing IPC look at a column's first and last offset alone, and so does
-``RecordBatch.validate``, in less than a microsecond: that is done to every batch. All offsets are looked at by whoever
-reads values: the JVM for everything that goes to Spark, and Python for the columns that it converts or filters itself.
+``RecordBatch.validate``, in less than a microsecond: that is done to every batch. Where offsets lie inside of lists,
+maps or structs, a slice has its ends anywhere in them: all are looked at. Else that is for whoever reads the values:
+the JVM for everything that goes to Spark, and Python for the columns that it converts or filters itself.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class DamageCheck:
         self._in_full = [
             (index, _without_text(field.type))
             for index, field in enumerate(schema)
-            if field.name in read and not _is_flat(field.type)
+            if (field.name in read and not _is_flat(field.type)) or _is_deep(field.type)
         ]
 
     def damage(self, batch: pa.RecordBatch) -> str | None:
@@ -55,6 +56,11 @@ def _named(batch: pa.RecordBatch, error: BaseException) -> str:
 def _is_flat(kind: pa.DataType) -> bool:
     """Whether value i stands at i times a width, so that there is nothing that could point elsewhere."""
     return bool(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind))
+
+
+def _is_deep(kind: pa.DataType) -> bool:
+    """Whether anything nested in ``kind`` points elsewhere."""
+    return any(not _is_flat(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _without_text(kind: pa.DataType) -> pa.DataType:

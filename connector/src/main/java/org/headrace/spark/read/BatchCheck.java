@@ -28,7 +28,7 @@ final class BatchCheck {
     nodes = batch.getNodes().iterator();
     buffers = batch.getBuffers().iterator();
     bodyStart = body.memoryAddress();
-    bodyEnd = bodyStart + body.capacity();
+    bodyEnd = bodyStart + body.writerIndex(); // its capacity may be larger than what was received
   }
 
   /**

@@ -152,20 +152,6 @@ class PartitionStream:
                 f"(table {self.task.table!r}, partition {self.partition})\n{mismatch(expected, found)}"
             )
 
-    def _read_here(self) -> set[str]:
-        """The columns whose values this process reads: to convert them, or to find nulls inside of them."""
-        planned = self.task.plan_schema
-        converted = {field.name for field in self.schema if planned.field(field.name).type != field.type}
-        return converted | {field.name for _, field in self._not_null if field.type.num_fields}
-
-    def _check_buffers(self, batch: pa.RecordBatch) -> None:
-        damage = self._buffers.damage(batch)
-        if damage is not None:
-            raise SchemaMismatchError(
-                f"{self.task.plan_name}.execute yielded a broken batch (table {self.task.table!r}, "
-                f"partition {self.partition}): {damage}"
-            )
-
     def _check_nulls(self, batch: pa.RecordBatch) -> None:
         """Spark does not look for nulls where the table declares none, and would read garbage.
 

@@ -32,7 +32,7 @@ def outcomes(seed: int, runs: Sequence[int], said: Callable[[str], None] = lambd
         hosts = Hosts(_WORKERS)
         stack.callback(hosts.close)
         said(f"hosts: {'namespaces of their own' if hosts.isolated else 'loopback addresses, no network faults'}")
-        cluster = Cluster(hosts, directory, python, Path(headrace.__file__).parent)
+        cluster = Cluster(hosts, directory, python, [Path(headrace.__file__).parent, temporary])
         stack.callback(cluster.close)
         left = list(runs)
         while left:

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import time
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyspark
@@ -30,13 +31,13 @@ def python_without_headrace(home: Path) -> str:
 
 
 class Cluster:
-    """Starts the master and the workers. ``directory`` keeps their logs and scratch files; ``package`` is hidden."""
+    """Starts the master and the workers, which do not see ``hidden``. ``directory`` keeps logs and scratch files."""
 
-    def __init__(self, hosts: Hosts, directory: Path, python: str, package: Path) -> None:
+    def __init__(self, hosts: Hosts, directory: Path, python: str, hidden: Sequence[Path]) -> None:
         self.url = f"spark://{hosts.master.address}:{MASTER_PORT}"
         self._directory = directory
         self._python = python
-        self._hidden = [package]
+        self._hidden = hidden
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         master = "org.apache.spark.deploy.master.Master"
         ports = ["--port", str(MASTER_PORT), "--webui-port", str(MASTER_UI_PORT)]

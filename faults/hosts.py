@@ -1,8 +1,8 @@
 """The hosts of a test cluster: network and mount namespaces where root may make them, loopback addresses elsewhere.
 
 The driver, the master and each worker get a network namespace of their own, joined by a bridge in yet another one,
-so that nothing of a campaign crosses the machine's own network. Workers also get a /tmp of their own and do not see
-the checkout: what they run of Headrace is what was shipped to them.
+so that nothing of a campaign crosses the machine's own network. Workers do not see the package, nor the driver's
+temporary files: what they run of Headrace is what was shipped to them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Host:
     namespace: str = ""
 
     def command(self, arguments: Sequence[str], *, hide: Sequence[Path] = ()) -> list[str]:
-        """``arguments`` as run on this host, where the directories ``hide`` and /tmp are empty."""
+        """``arguments`` as run on this host, where the directories ``hide`` are empty."""
         if not self.namespace:
             return list(arguments)
-        covered = "".join(f"mount -t tmpfs tmpfs {path} && " for path in ("/tmp", *map(str, hide)))
+        covered = "".join(f"mount -t tmpfs tmpfs '{path}' && " for path in hide)
         inside = ["unshare", "--mount", "sh", "-c", f'{covered}exec "$@"', "sh", *arguments] if hide else arguments
         return ["ip", "netns", "exec", self.namespace, *inside]
 

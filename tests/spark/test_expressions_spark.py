@@ -99,7 +99,8 @@ def test_evaluate_random_functions_and_casts_equal_spark(spark: SparkSession, an
     ]
     for predicate in failing[:15]:
         (answer,) = spark_answers(frame, [predicate])
-        if answer not in FAILURES and not compares_with_null(predicate):
+        failed_too = isinstance(answer, str) and answer in FAILURES
+        if not failed_too and not compares_with_null(predicate):
             wrong.append((spark_sql(predicate), answer, expected[predicate]))
     frame.unpersist()
     assert not wrong, "\n".join(map(str, wrong))

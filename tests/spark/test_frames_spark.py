@@ -55,13 +55,16 @@ def test_reader_wrong_frames_are_a_named_error(
 def test_reader_error_born_in_the_jvm_has_the_same_record_as_pythons(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock: sock.sendall(SCHEMA + frame(3, b"abc")))
+    sent = SCHEMA + frame(3, b"abc")
+    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock, nonce: sock.sendall(with_nonce(sent, nonce)))
     ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
     with pytest.raises(hr.TransportError) as caught:
         ctx.collect("SELECT i, s FROM t")
     message = "partition 0 of table 't' sent an end without totals"
     assert str(caught.value) == message
-    error: Any = caught.value.__cause__
+    with pytest.raises(Exception, match="an end without totals") as native:
+        ctx.sql("SELECT i, s FROM t").collect()
+    error: Any = native.value
     error = getattr(error, "java_exception", None) or error._origin
     while error.getClass().getName() != "org.headrace.spark.HeadraceException":
         error = error.getCause()

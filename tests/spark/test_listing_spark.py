@@ -55,4 +55,4 @@ def test_docs_tables_code_runs_in_order(ctx: hr.SessionContext) -> None:
     namespace: dict[str, object] = {"ctx": ctx, "__name__": "__main__"}
     for block in blocks:
         exec(compile(block, "docs/tables.md", "exec"), namespace)
-    assert len(blocks) == 2
+    assert len(blocks) == 3

@@ -365,3 +365,13 @@ def test_progress_bar_of_a_failed_query_is_removed(ctx: hr.SessionContext, monke
     with pytest.raises(PySparkException, match="DIVIDE_BY_ZERO"):
         list(ctx.execute_stream("SELECT 1 / (id - 5) FROM range(10)", progress=True))
     assert bar._display is None
+
+
+def test_stream_of_a_query_that_somebody_cancelled_says_so(ctx: hr.SessionContext) -> None:
+    _, stream = endless(ctx)
+    with stream:
+        assert stream.read_next_batch().num_rows
+        ctx.spark.sparkContext.cancelAllJobs()
+        with pytest.raises(hr.ScanEndedError, match="the query was cancelled"):
+            for _ in stream:
+                continue

@@ -13,6 +13,7 @@ import headrace.errors as errors
 from headrace.execute.failure import Failure
 
 _CLASS = "org.headrace.spark.HeadraceException"
+_CANCELLED = "SPARK_JOB_CANCELLED"
 _MAX_CAUSES = 20
 LOST = (Py4JError, ConnectionError)
 """What Py4J raises for a JVM that is gone: errors of its own, and those of a connection that it cannot make."""
@@ -56,17 +57,24 @@ def headrace_errors() -> Iterator[None]:
 
 
 def translate(error: BaseException) -> errors.HeadraceError | None:
-    """The Headrace error behind ``error``, or None where Headrace has no part in it."""
+    """The Headrace error behind ``error``, or None where Headrace has no part in it.
+
+    A query that somebody cancelled is a ScanEndedError, unless an error of ours came first.
+    """
     if is_lost_jvm(error):
         return jvm_lost(error)
     cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    cancelled: errors.HeadraceError | None = None
     for _ in range(_MAX_CAUSES):
         if cause is None:
-            return None
+            break
         if cause.getClass().getName() == _CLASS:
             return _rebuilt(cause)
+        message = str(cause.getMessage())
+        if cancelled is None and _CANCELLED in message:
+            cancelled = errors.ScanEndedError(f"the query was cancelled: {message.splitlines()[0]}")
         cause = cause.getCause()
-    return None
+    return cancelled
 
 
 def _rebuilt(cause: Any) -> errors.HeadraceError:

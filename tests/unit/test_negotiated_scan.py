@@ -10,6 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace.arrow.types import wire_schema
+from headrace.negotiate.aggregates import OfferedFunction
 from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.negotiation import Negotiation
@@ -196,3 +197,15 @@ def test_provider_raises_the_failure_names_method_and_table() -> None:
         negotiation.plan()
     assert isinstance(scan.value.__cause__, SystemExit)
     assert negotiation.planned is None
+
+
+def test_limit_above_an_aggregation_is_not_passed_on() -> None:
+    class Counting(Table):
+        def supports_aggregate_pushdown(self, aggregation: hr.Aggregation) -> hr.AggregatePushdown:
+            return hr.AggregatePushdown.COMPLETE
+
+    negotiation = Negotiation(RegisteredTable("t", Counting(), SCHEMA, wire_schema(SCHEMA)))
+    negotiation.offer_aggregation([B], [OfferedFunction("count", None)])
+    negotiation.offer_limit(2)
+    assert negotiation.request().aggregation is not None
+    assert negotiation.request().limit is None

@@ -58,8 +58,12 @@ class Negotiation:
         self.schema = schema
 
     def offer_limit(self, limit: int) -> None:
-        """No more rows than this are needed from the whole scan. Whoever offers it still cuts the result himself."""
-        self.limit = limit
+        """No more rows than this are needed from the whole scan. Whoever offers it still cuts the result himself.
+
+        Not passed on above an aggregation: it would count groups, and a scan that cuts rows by it would lose some.
+        """
+        if not self._aggregates:
+            self.limit = limit
 
     def offer_top_n(self, order: Sequence[SortKey], limit: int) -> OfferedTopN:
         """Only the first ``limit`` rows in ``order`` are needed."""

@@ -14,7 +14,7 @@ UNIT_TESTS := -n 2 --dist worksteal tests/unit
 SPARK_TESTS := -n 2 --dist loadfile --no-loadscope-reorder tests/process tests/spark
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit soak test-oldest matrix jars lint bench faults jar wheel clean jdk
+.PHONY: help demo test unit soak test-oldest matrix jars lint docs bench faults jar wheel clean jdk
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,10 @@ lint: $(STAMP)  ## Check style and types
 	$(BIN)/ruff check $(PYTHON_CODE)
 	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy
+
+docs: $(STAMP)  ## Build the documentation site into build/site; a broken link fails
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "build/site/index.html can be read as it is; for its search: $(BIN)/python -m http.server --directory build/site"
 
 bench: $(STAMP) $(JAR)  ## Measure against the rivals (FULL=1 for all, ARGS="--only push")
 	$(BIN)/python -m benchmarks $(if $(FULL),--full) $(ARGS)

@@ -1,14 +1,62 @@
-"""The code in README.md and docs/guide.md runs as it stands."""
+"""The code of every document runs as it stands, with the addresses of real servers put into it."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
 import headrace as hr
-from documents import python_blocks
+from documents import documents_with_code, run_blocks
+from flight_server import Authentication, NoHandshake, serving
+from places import EXAMPLES
+
+ELSEWHERE = {
+    "docs/howto/testing.md",  # tests/unit/test_check_provider.py: needs no Spark
+}
+VISITS = """
+DROP TABLE IF EXISTS visits;
+CREATE TABLE visits (id int, country text, at timestamptz);
+INSERT INTO visits SELECT i, 'no', TIMESTAMPTZ '2024-01-01 00:00Z' + i * interval '1 hour' FROM generate_series(1, 9) i
+"""
 
 
-def test_guide_blocks_run_in_order(ctx: hr.SessionContext) -> None:
-    namespace: dict[str, object] = {"ctx": ctx, "__name__": "__main__"}
-    blocks = python_blocks("docs/guide.md")
-    assert len(blocks) > 10
-    for block in blocks:
-        exec(compile(block, "docs/guide.md", "exec"), namespace)
+@pytest.fixture
+def addresses(request: pytest.FixtureRequest, document: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """For each address that the document names, that of a server started for it."""
+    with contextlib.ExitStack() as running:
+        if document == "docs/howto/rest-api.md":
+            monkeypatch.syspath_prepend(str(EXAMPLES))
+            service = running.enter_context(importlib.import_module("paged_api").product_service())
+            yield {"https://shop.example/products": service.url}
+        elif document == "docs/howto/databases.md":
+            postgres = request.getfixturevalue("postgres")
+            postgres.run(*VISITS.split(";"))
+            start = running.enter_context(serving())
+            flights = start(auth_handler=NoHandshake(), middleware={"auth": Authentication()})
+            yield {
+                "postgresql://reader:secret@db:5432/shop": postgres.uri,
+                "grpc+tls://flight:8815": flights.location,
+            }
+        else:
+            yield {}
+
+
+@pytest.mark.timeout(300)  # PostgreSQL may have to be installed first
+@pytest.mark.parametrize("document", sorted(set(documents_with_code()) - ELSEWHERE))
+def test_document_code_runs_in_order(spark: SparkSession, document: str, addresses: dict[str, str]) -> None:
+    """``SessionContext()`` takes the Spark that is running; what the document leaves open is closed here."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    try:
+        assert run_blocks(document, namespace, addresses) > 0
+    finally:
+        if isinstance(left := namespace.get("ctx"), hr.SessionContext):
+            left.close()
+
+
+def test_documents_with_code_are_found() -> None:
+    assert {"README.md", "docs/tutorial.md", "docs/howto/push.md", *ELSEWHERE} <= set(documents_with_code())

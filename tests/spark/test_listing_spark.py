@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 import headrace as hr
 from arrow_files import ArrowFormat, opened_files, write
-from places import ROOT
 from recording import executed_nodes
 
 
@@ -47,12 +45,3 @@ def test_file_that_vanished_is_named_by_the_query(ctx: hr.SessionContext, tmp_pa
         ctx.collect("SELECT id FROM gone")
     assert caught.value.exception_type == "FileNotFoundError"
     assert f"the file {path} was there when the ListingTable was made" in str(caught.value)
-
-
-def test_docs_tables_code_runs_in_order(ctx: hr.SessionContext) -> None:
-    text = (ROOT / "docs" / "tables.md").read_text()
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    namespace: dict[str, object] = {"ctx": ctx, "__name__": "__main__"}
-    for block in blocks:
-        exec(compile(block, "docs/tables.md", "exec"), namespace)
-    assert len(blocks) == 3

@@ -427,10 +427,10 @@ def test_testing_kit_does_not_load_pyspark() -> None:
 
 
 def test_documented_code_runs_and_finds_what_it_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    document = (ROOT / "docs" / "testing.md").read_text()
+    document = (ROOT / "docs" / "howto" / "testing.md").read_text()
     namespace: dict[str, Any] = {"__name__": "testing_md"}
     for block in re.findall(r"^```python\n(.*?)^```", document, re.DOTALL | re.MULTILINE):
-        exec(compile(block, "docs/testing.md", "exec"), namespace)
+        exec(compile(block, "docs/howto/testing.md", "exec"), namespace)
     out = capsys.readouterr().out
     (shown,) = re.findall(r"^```text\n(.*?)^```", document, re.DOTALL | re.MULTILINE)
     for line in shown.splitlines():

@@ -55,7 +55,7 @@ def missing_paths(document: str) -> Iterator[str]:
 
 
 def test_documents_are_found() -> None:
-    assert {"README.md", "CONTRIBUTING.md", "docs/guide.md", "docs/decisions/0001-connector.md"} <= set(DOCUMENTS)
+    assert {"README.md", "CONTRIBUTING.md", "docs/tutorial.md", "docs/decisions/0001-connector.md"} <= set(DOCUMENTS)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

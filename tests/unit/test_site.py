@@ -1,0 +1,57 @@
+"""The documentation site: it builds without a broken link, needs no other host, and its reference has every name."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace import testing
+from places import ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+FETCHED = re.compile(r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']([^"']+)|<link\b[^>]*\bhref=["']([^"']+)""")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_site_pages_fetch_nothing_from_other_hosts(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 20
+    fetched = {address for page in pages for found in FETCHED.findall(page.read_text()) for address in found if address}
+    assert any(address.endswith("favicon.svg") for address in fetched)
+    assert [address for address in fetched if re.match(r"(?:[a-z]+:)?//", address)] == []
+
+
+def test_site_styles_fetch_nothing_from_other_hosts(site: Path) -> None:
+    styles = list(site.rglob("*.css"))
+    assert styles
+    assert [style for style in styles if re.search(r"url\(['\"]?(?:https?:)?//|@import", style.read_text())] == []
+
+
+def test_reference_has_every_public_name_once() -> None:
+    shown = [
+        name for page in REFERENCE.glob("*.md") for name in re.findall(r"^::: headrace\.(\S+)$", page.read_text(), re.M)
+    ]
+    public = [*hr.__all__, *(f"testing.{name}" for name in testing.__all__)]
+    assert sorted(shown) == sorted(public)
+
+
+def test_reference_page_of_every_name_was_made(site: Path) -> None:
+    pages = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
+    headings = set(re.findall(r'<h2 id="(headrace\.[\w.]+)"', pages))
+    missing = [name for name in hr.__all__ if f"headrace.{name}" not in headings]
+    assert missing == []

@@ -15,12 +15,15 @@ from headrace.execute.live import LiveTable
 from headrace.expr.nodes import Expr
 from headrace.negotiate.planned import PlannedScan
 from headrace.provider import TableProvider
+from headrace.testing.aggregates import check_aggregates
 from headrace.testing.filters import check_filters, check_limits
 from headrace.testing.layout import check_layout, check_statistics
 from headrace.testing.probe import USER_ERRORS, CheckStopped, Probe, error_text, on_other_thread
 from headrace.testing.projections import check_projections
 from headrace.testing.report import Findings, Promise, Report, Severity
+from headrace.testing.runtime_filters import check_runtime_filters
 from headrace.testing.scans import check_early_stop, check_execute_again, check_fresh_scans, check_pickling
+from headrace.testing.top_n import check_top_n
 from headrace.testing.truth import Truth
 from headrace.testing.watch import watched
 
@@ -108,8 +111,12 @@ class _Check:
         all_exact = check_filters(probe, truth, self.filters, self.rng, self.samples)
         yield (Promise.FILTERS, Promise.PICKLING)
         check_limits(probe, truth, all_exact, self.rng, self.samples)
+        check_top_n(probe, truth, all_exact, self.rng, self.samples)
+        check_aggregates(probe, truth, all_exact, self.rng, self.samples)
+        check_runtime_filters(probe, truth, scan, self.rng, self.samples)
         self._check_slowest_planning(probe)
-        yield (Promise.LIMIT, Promise.PARTITIONING, Promise.ORDERING)
+        yield (Promise.LIMIT, Promise.TOP_N, Promise.AGGREGATES, Promise.RUNTIME_FILTERS)
+        yield (Promise.PARTITIONING, Promise.ORDERING)
 
     def report(self, checked: set[Promise]) -> Report:
         broken = ", ".join(promise for promise in Promise if self.findings.is_broken(promise))

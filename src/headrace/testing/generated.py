@@ -88,6 +88,27 @@ def generated_filters(rows: pa.Table, rng: Random, samples: int) -> GeneratedFil
     return GeneratedFilters(tuple(dict.fromkeys(single)), tuple(dict.fromkeys(together)))
 
 
+def comparable_columns(rows: pa.Table) -> list[tuple[Column, pa.DataType]]:
+    """Every column and every field of a struct whose values Spark compares."""
+    return [(column, type_) for column, type_, _ in _columns(rows) if kind_of(type_) is not None]
+
+
+def runtime_filters(rows: pa.Table, rng: Random, samples: int) -> list[Expr]:
+    """What a join's other side says of each top-level column while a query runs: IN lists, and ranges."""
+    found: list[Expr] = []
+    for column, type_, array in _columns(rows):
+        kind = kind_of(type_)
+        if column.path or kind is None or kind in _SPARK_SENDS_NO_LITERALS:
+            continue
+        inside, outside = _values(type_, kind, array, rng, samples)
+        some = [Literal(value, type_) for value in (*inside, *rng.sample(outside, min(samples, len(outside))))]
+        lists = [rng.sample(some, min(len(some), size)) for size in (1, 2, len(some))] if some else []
+        found += [InList(column, tuple(values)) for values in lists]
+        found.append(InList(column, tuple(Literal(value, type_) for value in outside[:1])))
+        found += [Comparison(op, column, rng.choice(some)) for op in get_args(ComparisonOp) if some and op != "<=>"]
+    return list(dict.fromkeys(found))
+
+
 def _not_null(expr: Expr) -> Expr:
     """What Spark adds by itself beside nearly every filter."""
     columns = [node for node in expr.walk() if isinstance(node, Column)]

@@ -110,11 +110,11 @@ def _check_order(probe: Probe, reading: Reading, partition: int, part: pa.Table)
             message = f"the order by {key.column!r} was not checked: it has the type {column.type}"
             probe.findings.add(Promise.ORDERING, message, Severity.NOTE)
             break
-        ranks.append(_ranks(column, key))
+        ranks.append(_ranked(column, key))
     for row, (before, after) in enumerate(pairwise(zip(*ranks, strict=True))):
         if after < before:
             columns = part.select([key.column for key in ordering])
-            text = ", ".join(_order_text(key) for key in ordering)
+            text = ", ".join(order_text(key) for key in ordering)
             probe.findings.add(
                 Promise.ORDERING,
                 f"partition {partition} is stated to be sorted by {text}, but {shown(columns, [row])} comes "
@@ -123,7 +123,12 @@ def _check_order(probe: Probe, reading: Reading, partition: int, part: pa.Table)
             return
 
 
-def _ranks(column: pa.ChunkedArray, key: SortKey) -> list[float]:
+def _ranked(column: pa.ChunkedArray, key: SortKey) -> list[float]:
+    rank = order_ranks(column, key)
+    return [rank[value] for value in column_keys(column)]
+
+
+def order_ranks(column: pa.ChunkedArray, key: SortKey) -> dict[Any, float]:
     """Numbers in the order of the values, as Spark sorts: NaN is the largest, strings go by their bytes."""
     values = column_keys(column)
     present = {value for value in values if value is not None}
@@ -131,10 +136,10 @@ def _ranks(column: pa.ChunkedArray, key: SortKey) -> list[float]:
     sign = -1 if key.descending else 1
     rank: dict[Any, float] = {value: sign * position for position, value in enumerate(in_order)}
     rank[None] = -float("inf") if key.nulls_first else float("inf")
-    return [rank[value] for value in values]
+    return rank
 
 
-def _order_text(key: SortKey) -> str:
+def order_text(key: SortKey) -> str:
     return f"{key.column}{' DESC' if key.descending else ''} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
 

@@ -74,7 +74,7 @@ class Probe:
         """Offer a scan to the provider, all columns if none are given. Raises CheckStopped for answers of no use."""
         negotiation = Negotiation(self.table)
         if filters:
-            with self._reported(Promise.FILTERS, "supports_filters_pushdown"):
+            with self.reported(Promise.FILTERS, "supports_filters_pushdown"):
                 negotiation.offer_filters(filters)
         if columns is not None:
             negotiation.offer_columns(pa.schema(columns))
@@ -86,7 +86,7 @@ class Probe:
         """Plan what was negotiated, or a plain scan. What goes wrong is a finding about ``blame``, and raises
         CheckStopped."""
         negotiation = negotiation or self.negotiate()
-        with self._reported(blame, "scan"):
+        with self.reported(blame, "scan"):
             return negotiation.plan()
 
     def stream(self, scan: PlannedScan, partition: int, task: ScanTask | None = None) -> PartitionStream:
@@ -132,8 +132,8 @@ class Probe:
         return (read, True) if count <= most else (read.slice(0, most), False)
 
     @contextlib.contextmanager
-    def _reported(self, blame: Promise, method: str) -> Iterator[None]:
-        """Planning: watched, and what the provider does wrong is reported."""
+    def reported(self, blame: Promise, method: str) -> Iterator[None]:
+        """Surrounds planning, which is watched: what the provider does wrong is reported, and raises CheckStopped."""
         name = f"{self.table.provider_name}.{method}"
         with watched() as observed:
             try:
@@ -199,13 +199,16 @@ def on_other_thread(work: Any) -> None:
 def scan_text(scan: PlannedScan) -> str:
     """In which scan, for the end of a message; empty for a plain one of all columns."""
     request = scan.request
-    if request.schema.equals(scan.table.schema) and not request.filters and request.limit is None:
+    learnt = request.runtime_filters
+    if request.schema.equals(scan.table.schema) and not request.filters and not learnt and request.limit is None:
         return ""
     parts = []
     if request.filters:
         parts.append(f"filters [{', '.join(f'`{expr!r}`' for expr in request.filters)}]")
     if request.limit is not None:
         parts.append(f"limit {request.limit}")
+    if learnt:
+        parts.append(f"runtime filters [{', '.join(f'`{expr!r}`' for expr in learnt)}]")
     columns = f"columns [{', '.join(request.projection)}]"
     return f", in the scan of {' with '.join([columns, ' and '.join(parts)] if parts else [columns])}"
 

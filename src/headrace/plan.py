@@ -170,6 +170,10 @@ class ExecutionPlan(ABC):
         for several partitions at once. It may run again for the same partition (task retry, ORDER BY
         sampling) and must then give the same rows. When Spark stops reading early the returned generator
         or reader is closed. Whatever it raises fails the query as ``ProviderError``.
+
+        May be an async generator, or return an object with ``__aiter__``: each partition is then driven on an event
+        loop and a thread of its own, all steps in one task. To stop early, what it awaits is cancelled, and it is
+        closed on that loop.
         """
 
     def describe(self) -> str:

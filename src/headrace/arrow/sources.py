@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import inspect
+from collections.abc import AsyncIterable, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
+
+from headrace.arrow.async_batches import AsyncBatches
 
 
 class ArrowStreamExportable(Protocol):
@@ -34,26 +37,40 @@ class Interruptible(Protocol):
         """
 
 
-BatchSource: TypeAlias = Iterable[pa.RecordBatch] | pa.RecordBatchReader | ArrowStreamExportable
+BatchSource: TypeAlias = (
+    Iterable[pa.RecordBatch] | AsyncIterable[pa.RecordBatch] | pa.RecordBatchReader | ArrowStreamExportable
+)
 """What ``ExecutionPlan.execute`` may return."""
 
 
 def batch_iterator(source: Any, where: str) -> Iterator[pa.RecordBatch]:
-    """Iterates over anything ``execute`` may return. Raises TypeError, naming ``where``, for other things."""
+    """Iterates over anything ``execute`` may return. Raises TypeError, naming ``where``, for other things.
+
+    To be closed with the source, by ``close_sources(iterator, source)``.
+    """
     if isinstance(source, pa.RecordBatch):
         return iter((source,))
     if isinstance(source, pa.RecordBatchReader):
         return iter(source)
     if hasattr(source, "__arrow_c_stream__"):
         return iter(pa.RecordBatchReader.from_stream(source))
+    if _is_async(source):
+        return AsyncBatches(source)
     try:
         return iter(source)
     except TypeError:
         hint = "; is a yield or return missing?" if source is None else hint_for(source)
+        if inspect.iscoroutine(source):
+            hint = "; an async def gives batches if it has a yield, without one it is a coroutine"
         raise TypeError(
-            f"{where} returned {type(source).__name__}, expected an iterable of pyarrow.RecordBatch, "
-            f"a RecordBatchReader or an object with __arrow_c_stream__{hint}"
+            f"{where} returned {type(source).__name__}, expected an iterable or async iterable of "
+            f"pyarrow.RecordBatch, a RecordBatchReader or an object with __arrow_c_stream__{hint}"
         ) from None
+
+
+def _is_async(source: Any) -> bool:
+    """What can be read both ways is read without a loop."""
+    return hasattr(source, "__aiter__") and not hasattr(source, "__iter__")
 
 
 def hint_for(value: Any) -> str:
@@ -73,9 +90,12 @@ def hint_for(value: Any) -> str:
 
 
 def close_sources(*sources: Any) -> None:
-    """Close each source that can be closed, once; whatever that raises passes, after all of them were closed."""
+    """Close each source that can be closed, once; whatever that raises passes, after all of them were closed.
+
+    An async source is closed by its iterator, on the loop where it was read.
+    """
     with contextlib.ExitStack() as stack:
         for source in reversed({id(source): source for source in sources}.values()):
-            close = getattr(source, "close", None)
+            close = None if _is_async(source) else getattr(source, "close", None)
             if callable(close):
                 stack.callback(close)

@@ -22,8 +22,8 @@ class SimpleTable(TableProvider):
 
     ``function()`` or ``function(request)``: it is given the ScanRequest if it has a parameter without a default,
     or if its first one is named ``request``. It returns what ``ExecutionPlan.execute`` may return (best a
-    generator of RecordBatches) in the table's schema; one that takes the request may return just the requested
-    columns. It is called when Spark reads, not when it plans, and may be called again for the same scan.
+    generator of RecordBatches, async or not) in the table's schema; one that takes the request may return just the
+    requested columns. It is called when Spark reads, not when it plans, and may be called again for the same scan.
 
     ``placement``: EXECUTORS pickles the function and runs it in Spark's Python workers; DRIVER runs it in this
     process, where it may use open connections and other live objects.
@@ -85,11 +85,13 @@ class RequestPlan(FunctionPlan):
 
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         source = self._function(self._request)
+        batches: Iterator[pa.RecordBatch] | None = None
         try:
-            for batch in batch_iterator(source, self.describe()):
+            batches = batch_iterator(source, self.describe())
+            for batch in batches:
                 yield self._requested(batch)
         finally:
-            close_sources(source)
+            close_sources(batches, source)
 
     def describe(self) -> str:
         return f"{name_of(self._function)}(request)"

@@ -9,7 +9,7 @@ from itertools import islice
 
 import pyarrow as pa
 
-from headrace.arrow.sources import close_sources
+from headrace.arrow.sources import batch_iterator, close_sources
 from headrace.arrow.types import wire_schema
 from headrace.errors import PlanError
 from headrace.negotiate.pickling import pickled_task
@@ -56,15 +56,17 @@ def check_execute_again(probe: Probe, first: Reading) -> None:
 
 
 def _note_lists(probe: Probe, scan: PlannedScan) -> None:
+    if not scan.partitioning.n:
+        return
     with probe.executing(scan, 0, Promise.EXECUTE):
-        source = scan.plan.execute(0) if scan.partitioning.n else None
+        source = scan.plan.execute(0)
+        close_sources(batch_iterator(source, f"{type(scan.plan).__name__}.execute"), source)
     if isinstance(source, (list, tuple)) and len(source) > 1:
         message = (
             f"{type(scan.plan).__name__}.execute returns a {type(source).__name__} of {len(source)} batches, all "
             "made before Spark gets the first one; a generator would make them one by one"
         )
         probe.findings.add(Promise.EXECUTE, message, Severity.NOTE)
-    close_sources(source)
 
 
 def check_fresh_scans(probe: Probe, truth: Truth) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ from benchmarks import svg
 from benchmarks.document import Document, load, points
 from benchmarks.svg import Canvas
 
-WIDTH = 920
-LABEL = 380
+PLOT = 540
+LABEL_SIZE = 11
 ROW = 20
 HEAD = 34
 GAP = 30
@@ -24,43 +23,55 @@ CURVE_HEIGHT = 190
 
 def draw(document: Document) -> str:
     """The whole picture as SVG."""
-    canvas = Canvas(WIDTH)
-    y = 10.0
-    y = _ratios(canvas, y, document)
-    for case in document["cases"]:
-        if case["case"] in SHOWN_IN_FULL:
-            y = _seconds(canvas, y, case)
+    ratios = _ratios_shown(document)
+    in_full = [case for case in document["cases"] if case["case"] in SHOWN_IN_FULL]
+    names = [_label(case, entry) for case, entry in ratios]
+    names += [entry["contender"] for case in in_full for entry in case["contenders"]]
+    label = max((svg.text_width(name, LABEL_SIZE) for name in names), default=0.0) + 10
+    canvas = Canvas(math.ceil(label) + PLOT)
+    y = _ratios(canvas, 10.0, label, ratios)
+    for case in in_full:
+        y = _seconds(canvas, y, label, case)
     y = _curves(canvas, y, document)
     return canvas.render(y)
 
 
-def _ratios(canvas: Canvas, top: float, document: Document) -> float:
-    """A bar for each ratio: right of 1 Headrace is faster. A tick stands where the bar of the case is."""
-    rows = [
-        (case["case"], entry, _is_missed(case, entry))
+def _ratios_shown(document: Document) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Cases and rivals that get a bar: those with a limit to reach; where a case has none, its first rival."""
+    return [
+        (case, entry)
         for case in document["cases"]
         if not case["case"].lower().startswith("tpch: q")
         for entry in _compared(case)
     ]
+
+
+def _label(case: dict[str, Any], entry: dict[str, Any]) -> str:
+    return f"{case['case']} · {entry['contender']}"
+
+
+def _ratios(canvas: Canvas, top: float, label: float, rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> float:
+    """A bar for each ratio: right of 1 Headrace is faster. A tick stands where the bar of the case is."""
     if not rows:
         return top
     canvas.text(0, top + 14, "How many times as long as Headrace it takes", size=15, bold=True)
     _legend(canvas, top)
     top += HEAD
-    values = [value for _, entry, _ in rows for value in (entry["ratio"], entry.get("bar", 1.0)) if value > 0]
-    place = _log_scale(min(0.5, *values), max(2.0, *values), LABEL, WIDTH - 60)
+    values = [value for _, entry in rows for value in (entry["ratio"], entry.get("bar", 1.0)) if value > 0]
+    place = svg.log_scale(min(0.5, *values), max(2.0, *values), label, canvas.width - 60)
     bottom = top + len(rows) * ROW
     for power in range(math.floor(math.log10(min(0.5, *values))), math.ceil(math.log10(max(2.0, *values))) + 1):
         if min(0.5, *values) <= 10**power <= max(2.0, *values):
             x = place(10**power)
             canvas.line([(x, top - 4), (x, bottom)], svg.GRID)
             canvas.text(x, bottom + 14, f"{10**power:g}x", anchor="middle", size=11)
-    for number, (name, entry, missed) in enumerate(rows):
+    for number, (case, entry) in enumerate(rows):
         y = top + number * ROW
+        missed = _is_missed(case, entry)
         colour = svg.BAD if missed else svg.GOOD if "bar" in entry else svg.OTHER
         colour = svg.LIMIT if entry["limit"] and not missed else colour
         left, right = sorted((place(1.0), place(entry["ratio"])))
-        canvas.text(LABEL - 8, y + 13, f"{name} · {entry['contender']}", anchor="end", size=11)
+        canvas.text(label - 8, y + 13, _label(case, entry), anchor="end", size=LABEL_SIZE)
         canvas.bar(left, y + 3, right - left, ROW - 7, colour, hollow=entry["limit"])
         if "bar" in entry:
             x = place(entry["bar"])
@@ -70,7 +81,7 @@ def _ratios(canvas: Canvas, top: float, document: Document) -> float:
 
 
 def _legend(canvas: Canvas, top: float) -> None:
-    x = WIDTH - 430.0
+    x = canvas.width - 460.0
     for text, colour, hollow in (
         ("bar reached", svg.GOOD, False),
         ("bar missed", svg.BAD, False),
@@ -95,17 +106,17 @@ def _compared(case: dict[str, Any]) -> list[dict[str, Any]]:
     return [entry for entry in rivals if "bar" in entry] or rivals[:1]
 
 
-def _seconds(canvas: Canvas, top: float, case: dict[str, Any]) -> float:
+def _seconds(canvas: Canvas, top: float, label: float, case: dict[str, Any]) -> float:
     """Everybody's seconds in one case. Limits, which do only a part of the work, are hollow."""
     rows = f", {case['rows'] / 1e6:g} M rows" if case["rows"] else ""
     canvas.text(0, top + 14, f"{case['case']}{rows}: seconds", size=15, bold=True)
     top += HEAD
-    place = _linear_scale(max(entry["best"] for entry in case["contenders"]), LABEL, WIDTH - 60)
+    place = svg.linear_scale(max(entry["best"] for entry in case["contenders"]), label, canvas.width - 60)
     for number, entry in enumerate(case["contenders"]):
         y = top + number * ROW
         colour = svg.OWN if number == 0 else svg.LIMIT if entry["limit"] else svg.OTHER
-        canvas.text(LABEL - 8, y + 13, entry["contender"], anchor="end")
-        canvas.bar(LABEL, y + 3, place(entry["best"]) - LABEL, ROW - 7, colour, hollow=entry["limit"])
+        canvas.text(label - 8, y + 13, entry["contender"], anchor="end", size=LABEL_SIZE)
+        canvas.bar(label, y + 3, place(entry["best"]) - label, ROW - 7, colour, hollow=entry["limit"])
         canvas.text(place(entry["best"]) + 5, y + 13, f"{entry['best']:.3f}", size=11)
     return top + len(case["contenders"]) * ROW + GAP
 
@@ -113,7 +124,7 @@ def _seconds(canvas: Canvas, top: float, case: dict[str, Any]) -> float:
 def _curves(canvas: Canvas, top: float, document: Document) -> float:
     """What is done in a second as the work grows: flat is linear cost."""
     drawn = [(curve, unit) for curve, unit in CURVES.items() if list(points(document, curve))]
-    width = (WIDTH - 40) / 2
+    width = (canvas.width - 40) / 2
     for number, (curve, unit) in enumerate(drawn):
         _curve(canvas, number * (width + 40), top, width, document, curve, unit)
     return top + (CURVE_HEIGHT + HEAD + GAP if drawn else 0)
@@ -128,9 +139,9 @@ def _curve(canvas: Canvas, left: float, top: float, width: float, document: Docu
     canvas.text(left, top + 14, f"Growth: {unit} by {curve}", size=15, bold=True)
     everything = [point for line in lines.values() for point in line]
     xs, ys = [x for x, _ in everything], [y for _, y in everything]
-    place_x = _log_scale(min(xs), max(max(xs), min(xs) * 1.01), left + 45, left + width - 100)
+    place_x = svg.log_scale(min(xs), max(max(xs), min(xs) * 1.01), left + 45, left + width - 100)
     bottom = top + HEAD + CURVE_HEIGHT - 40
-    place_y = _linear_scale(max(ys) * 1.1, bottom, top + HEAD)
+    place_y = svg.linear_scale(max(ys) * 1.1, bottom, top + HEAD)
     canvas.line([(left, bottom), (left + width, bottom)], svg.GRID)
     for x in sorted(set(xs)):
         canvas.text(place_x(x), bottom + 16, f"{x:,.0f}", anchor="middle", size=11)
@@ -140,21 +151,8 @@ def _curve(canvas: Canvas, left: float, top: float, width: float, document: Docu
         canvas.line(placed, colour, 2.0)
         for (x, y), (_, value) in zip(placed, line, strict=True):
             canvas.dot(x, y, colour)
-            canvas.text(x, y - 8, f"{value:.3g}", anchor="middle", size=11)
+            canvas.text(x, y - 8 if number == 0 else y + 17, f"{value:.3g}", anchor="middle", size=11)
         canvas.text(placed[-1][0] + 10, placed[-1][1] + 4, name, size=11, colour=colour)
-
-
-def _log_scale(least: float, most: float, left: float, right: float) -> Callable[[float], float]:
-    low, high = math.log(least), math.log(most)
-
-    def place(value: float) -> float:
-        return left + (math.log(max(value, least)) - low) / (high - low) * (right - left)
-
-    return place
-
-
-def _linear_scale(most: float, start: float, end: float) -> Callable[[float], float]:
-    return lambda value: start + value / (most or 1.0) * (end - start)
 
 
 def main() -> None:

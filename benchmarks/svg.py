@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from xml.sax.saxutils import escape
 
 TEXT = "#757f8c"
@@ -11,6 +13,24 @@ BAD = "#e0713a"
 OWN = "#3b82c4"
 OTHER = "#9a7fc0"
 LIMIT = "#8a94a0"
+
+
+def text_width(text: str, size: int) -> float:
+    """Room that a text needs, in the widest of the fonts that a reader may have."""
+    return len(text) * size * 0.62
+
+
+def log_scale(least: float, most: float, left: float, right: float) -> Callable[[float], float]:
+    low, high = math.log(least), math.log(most)
+
+    def place(value: float) -> float:
+        return left + (math.log(max(value, least)) - low) / (high - low) * (right - left)
+
+    return place
+
+
+def linear_scale(most: float, start: float, end: float) -> Callable[[float], float]:
+    return lambda value: start + value / (most or 1.0) * (end - start)
 
 
 class Canvas:

@@ -154,9 +154,13 @@ class ExecutionPlan(ABC):
     """
 
     schema: pa.Schema
+    """Of the batches: ``request.schema``, or the table's own, from which Headrace then selects."""
     partitioning: Partitioning = UnknownPartitioning(1)
+    """How many partitions there are, and what is promised of them."""
     ordering: Sequence[SortKey] = ()
+    """The order of the rows within each partition. Relied on, as the partitioning is."""
     placement: Placement = Placement.EXECUTORS
+    """Where ``execute`` runs."""
     runtime_filter_columns: Sequence[str] = ()
     """On these columns a join's other side may narrow this scan: it is then planned again, ``scan`` with
     ``runtime_filters``, before a partition is opened. The new plan may have fewer partitions: of the same keys, if it

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from tools import explain_picture
 
 import headrace as hr
 from documents import documents_with_code, run_blocks
@@ -53,6 +54,8 @@ def test_document_code_runs_in_order(spark: SparkSession, document: str, address
     namespace: dict[str, Any] = {"__name__": "__main__"}
     try:
         assert run_blocks(document, namespace, addresses) > 0
+        if document == "docs/tutorial.md":  # the table is at hand
+            assert explain_picture.PICTURE.read_text() == explain_picture.draw(explain_picture.explanation(namespace))
     finally:
         if isinstance(left := namespace.get("ctx"), hr.SessionContext):
             left.close()

@@ -31,4 +31,5 @@ def test_wheel_requires_no_pyspark_unless_the_extra_is_asked_for(wheel: Path) ->
         (name,) = (name for name in zipped.namelist() if name.endswith(".dist-info/METADATA"))
         required = message_from_bytes(zipped.read(name)).get_all("Requires-Dist", [])
         assert "headrace/headrace-connector.jar" in zipped.namelist()
+        assert "headrace/cli/template/tests/test_table.py.txt" in zipped.namelist()
     assert [text for text in required if text.startswith("pyspark")] == ['pyspark<4.4,>=4.0; extra == "spark"']

@@ -1,4 +1,4 @@
-"""The ``headrace`` command: demo, sql, explain, check; driver Python."""
+"""The ``headrace`` command: demo, sql, explain, check, new; driver Python."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from headrace import __version__
+from headrace.cli.new import new_provider
 from headrace.cli.output import Batches, print_rows, writer_to
 from headrace.errors import HeadraceError
 from headrace.provider import TableProvider
@@ -35,6 +37,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+new = typer.Typer(name="new", help="Write the beginnings of a project.", no_args_is_help=True)
+app.add_typer(new)
 
 Query = Annotated[str, typer.Argument(help="The query, in Spark SQL.", show_default=False)]
 Tables = Annotated[
@@ -131,6 +136,24 @@ def check(
         report = check_provider(provider, samples=samples, seed=seed, max_rows=max_rows)
         _print_report(report)
         raise typer.Exit(0 if report.ok else 1)
+
+
+@new.command()
+def provider(
+    name: Annotated[str, typer.Argument(help="Of the package, such as my-events.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Option("--in", metavar="FOLDER", help="Where the package's folder is made.")
+    ] = Path(),
+) -> None:
+    """Write a small package: a table provider, its tests, and a README. The tests pass as it stands."""
+    with _errors_reported():
+        try:
+            written = new_provider(name, folder)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from error
+        for path in written:
+            typer.echo(str(path))
+        typer.echo(f"\nNext: cd {folder / name}, then read README.md and run pytest")
 
 
 def provider_at(place: str) -> TableProvider:

@@ -64,6 +64,7 @@ from headrace.tables.sorted import SortedTable
 from headrace.tables.streams import StreamTable
 
 if typing.TYPE_CHECKING:
+    from headrace.spark.as_data_source import as_data_source
     from headrace.spark.data_source import from_data_source
     from headrace.spark.progress import Progress
     from headrace.spark.results import ResultStream
@@ -136,6 +137,7 @@ __all__ = [
     "UnknownPartitioning",
     "UnsupportedTypeError",
     "WriteTimeout",
+    "as_data_source",
     "from_data_source",
     "guarantees",
     "pushdown_exact_where_possible",
@@ -145,6 +147,7 @@ _NEEDS_PYSPARK = {
     "Progress": "headrace.spark.progress",
     "ResultStream": "headrace.spark.results",
     "SessionContext": "headrace.spark.session",
+    "as_data_source": "headrace.spark.as_data_source",
     "from_data_source": "headrace.spark.data_source",
 }
 

@@ -56,3 +56,13 @@ def test_sharded_source_told_sharding_needs_no_shuffle(
         "join, sharding told": 0,
     }
     assert "KEY(region; 4 keys)" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("example", ["without_jar"], indirect=True)
+def test_without_jar_reads_the_provider_through_sparks_own_data_source(
+    ctx: hr.SessionContext, example: ModuleType
+) -> None:
+    answers = example.main(ctx.spark)
+    assert answers["events"] == {"kind": {"login": 667, "logout": 667, "purchase": 666}}
+    assert answers["columns"] == ["day"]
+    assert answers["days"] == 10

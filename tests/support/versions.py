@@ -41,7 +41,7 @@ DIFFERENCES = {
     ),
     "data source filters": Difference(
         (4, 1),
-        "`from_data_source` passes filters to `pushFilters`",
+        "`from_data_source` passes filters to `pushFilters`, and `as_data_source` takes some",
         "the Python Data Source has no `pushFilters`: Spark filters",
     ),
     "doubled quotes": Difference(

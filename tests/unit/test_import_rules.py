@@ -35,7 +35,8 @@ UPWARDS = {
     ("", "spark.session"),  # SessionContext, on first use
     ("", "spark.results"),  # ResultStream and Progress, for type checkers
     ("", "spark.progress"),
-    ("", "spark.data_source"),  # from_data_source, for type checkers
+    ("", "spark.as_data_source"),  # as_data_source and from_data_source, for type checkers
+    ("", "spark.data_source"),
 }
 
 OUTSIDE: dict[str, list[str]] = {

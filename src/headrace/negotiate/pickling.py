@@ -36,16 +36,21 @@ def pickled_task(task: ScanTask, *, by_value: bool) -> bytes:
     machine they can, because the driver's search path travels along.
     """
     try:
-        with _local_modules_by_value() if by_value else contextlib.nullcontext():
-            buffer = io.BytesIO()
-            _PlanPickler(buffer).dump(task)
-            return buffer.getvalue()
+        return pickled(task, by_value=by_value)
     except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
         raise PlanError(
             f"{task.plan_name} (table {task.table!r}) cannot be pickled for Spark's Python workers: "
             f"{type(error).__name__}: {error}. Make the plan hold only what can be pickled (open connections and "
             "files in execute), or set placement = Placement.DRIVER to run it in this process."
         ) from error
+
+
+def pickled(value: object, *, by_value: bool) -> bytes:
+    """As ``pickled_task`` does it; what pickling raises passes unchanged."""
+    with _local_modules_by_value() if by_value else contextlib.nullcontext():
+        buffer = io.BytesIO()
+        _PlanPickler(buffer).dump(value)
+        return buffer.getvalue()
 
 
 class _PlanPickler(cloudpickle.Pickler):  # type: ignore[misc]

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from headrace.errors import TableExistsError
+from headrace.arrow.types import wire_schema
+from headrace.errors import RegistrationError, TableExistsError
 from headrace.execute.live import LiveTable
 from headrace.provider import TableProvider
 
@@ -22,6 +23,19 @@ class RegisteredTable:
     schema: pa.Schema
     wire_schema: pa.Schema
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @classmethod
+    def of(cls, name: str, provider: TableProvider) -> RegisteredTable:
+        """Asks for the schema, on this thread; what that raises passes unchanged.
+
+        Raises RegistrationError for what is no schema, UnsupportedTypeError for a type that Spark has no equal of.
+        """
+        schema = provider.schema()
+        if not isinstance(schema, pa.Schema):
+            raise RegistrationError(
+                f"{type(provider).__name__}.schema() returned {type(schema).__name__}, expected a pyarrow.Schema"
+            )
+        return cls(name, provider, schema, wire_schema(schema))
 
     @property
     def provider_name(self) -> str:

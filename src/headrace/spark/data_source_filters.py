@@ -1,9 +1,11 @@
-"""Expr as the Filter objects that ``DataSourceReader.pushFilters`` takes; runs in the driver, pure."""
+"""Expr as the Filter objects that ``DataSourceReader.pushFilters`` takes, and back; runs where Spark plans, pure."""
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import datasource as ds
 
 from headrace.expr.nodes import Column, Comparison, Expr, InList, IsNull, Literal, Not, StringMatch
@@ -63,3 +65,60 @@ def _path(column: Column) -> tuple[str, ...]:
 
 def _value(expr: Expr) -> Any:
     return expr.value if isinstance(expr, Literal) else None
+
+
+def expression(filter_: ds.Filter, schema: pa.Schema) -> Expr | None:
+    """What ``filter_`` says of columns of ``schema``, which has wire types; None where that has no faithful form.
+
+    Its values have lost their types on the way: they are of the type of the column they are compared with.
+    """
+    match filter_:
+        case ds.Not(child=child):
+            operand = expression(child, schema)
+            return None if operand is None else Not(operand)
+        case ds.IsNull(attribute=path):
+            return None if _found(path, schema) is None else IsNull(_column(path))
+        case ds.IsNotNull(attribute=path):
+            return None if _found(path, schema) is None else Not(IsNull(_column(path)))
+        case ds.In(attribute=path, value=values):
+            literals = [_literal(value, _found(path, schema)) for value in values]
+            known = tuple(literal for literal in literals if literal is not None)
+            return InList(_column(path), known) if literals and len(known) == len(literals) else None
+    known_as = {kind: op for ops in (_COMPARISONS, _STRING_MATCHES) for op, kind in ops.items()}
+    op: Any = known_as.get(type(filter_))
+    compared: Any = filter_
+    literal = None if op is None else _literal(compared.value, _found(compared.attribute, schema))
+    if literal is None:
+        return None
+    node = Comparison if op in _COMPARISONS else StringMatch
+    return node(op, _column(compared.attribute), literal)
+
+
+def _column(path: tuple[str, ...]) -> Column:
+    return Column(path[0], tuple(path[1:]))
+
+
+def _found(path: tuple[str, ...], schema: pa.Schema) -> pa.DataType | None:
+    """The type of the column, or of the field nested in structs."""
+    field = next((field for field in schema if field.name == path[0]), None)
+    for name in path[1:]:
+        if field is None or not pa.types.is_struct(field.type):
+            return None
+        position = field.type.get_field_index(name)
+        field = field.type.field(position) if position >= 0 else None
+    return None if field is None else field.type
+
+
+def _literal(value: Any, type_: pa.DataType | None) -> Literal | None:
+    """None for a value of another kind, and for the types that Headrace has no literals of."""
+    if type_ is None or pa.types.is_nested(type_) or pa.types.is_duration(type_) or pa.types.is_null(type_):
+        return None
+    if value is None:
+        return Literal(None, type_)
+    try:
+        plain = pa.scalar(value, type_).as_py()
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None
+    return Literal(
+        plain.astimezone(datetime.UTC) if isinstance(plain, datetime.datetime) and type_.tz else plain, type_
+    )

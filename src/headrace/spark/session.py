@@ -118,13 +118,7 @@ class SessionContext:
             )
         if not replace and self._registry.find(name) is not None:
             raise TableExistsError(f"table {name!r} is registered already; pass replace=True to replace it")
-        schema = provider.schema()
-        if not isinstance(schema, pa.Schema):
-            raise RegistrationError(
-                f"{type(provider).__name__}.schema() returned {type(schema).__name__}, expected a pyarrow.Schema"
-            )
-        wire = wire_schema(schema)
-        self._register(RegisteredTable(name, provider, schema, wire), replace=replace)
+        self._register(RegisteredTable.of(name, provider), replace=replace)
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
         with naming_a_lost_jvm():

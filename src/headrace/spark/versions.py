@@ -77,12 +77,20 @@ def converter(type_: DataType) -> Callable[[Any], Any] | None:
     return LocalDataToArrowConversion._create_converter(type_)
 
 
-def pushes_filters(reader: DataSourceReader) -> bool:
-    """Whether the reader has a ``pushFilters`` of its own; 4.0's Python Data Source knows no such method."""
+def inherited_push_filters() -> Callable[..., Any] | None:
+    """The method that readers inherit; None in 4.0, whose Python Data Source knows no such method."""
     from pyspark.sql.datasource import DataSourceReader
 
-    inherited = getattr(DataSourceReader, "pushFilters", None)
-    return inherited is not None and getattr(reader.pushFilters, "__func__", None) is not inherited
+    inherited: Callable[..., Any] | None = getattr(DataSourceReader, "pushFilters", None)
+    return inherited
+
+
+def pushes_filters(reader: DataSourceReader) -> bool:
+    """Whether the reader has a ``pushFilters`` of its own: in its class, or in itself (that of ``as_data_source``)."""
+    inherited = inherited_push_filters()
+    if inherited is None:
+        return False
+    return "pushFilters" in vars(reader) or getattr(reader.pushFilters, "__func__", None) is not inherited
 
 
 def types_without_arrow() -> tuple[type[DataType], ...]:

@@ -80,6 +80,12 @@ def spark_view(type_: pa.DataType) -> pa.DataType | None:
         return None
 
 
+def is_comparable(type_: pa.DataType) -> bool:
+    """Whether Spark compares the values of a column of this Arrow type."""
+    view = spark_view(type_)
+    return view is not None and kind_of(view) is not None
+
+
 def cast_target(spark_type: str) -> pa.DataType | None:
     """The wire type a Spark type name stands for; None for nested, collated and unknown ones, void and intervals."""
     target = named_type(spark_type)

@@ -77,11 +77,15 @@ def checked_plan(
 def _usable_columns(
     columns: tuple[Any, ...], table: RegisteredTable, request: ScanRequest, name: str
 ) -> tuple[str, ...]:
-    """The columns for runtime filters that the query reads: Spark sends none for others."""
+    """The columns for runtime filters that the query reads: Spark sends none for others.
+
+    None below a limit, a top-n, an offset or an aggregation: other rows would be cut, or added up, than without them.
+    """
     for column in columns:
         if column not in table.schema.names:
             raise PlanError(f"{name} takes runtime filters on {column!r}, which is not a column of the table")
-    return () if request.aggregation is not None else tuple(c for c in columns if c in request.projection)
+    cut = request.limit is not None or request.offset > 0 or request.aggregation is not None
+    return () if cut else tuple(column for column in columns if column in request.projection)
 
 
 def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, name: str) -> pa.Schema:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
 
 from headrace.expr.nodes import Column, Expr
-from headrace.expr.semantics import kind_of, operand_type
+from headrace.expr.semantics import is_nan, kind_of, operand_type
 from headrace.pruning.container_stats import ColumnStats, ContainerStats, held_values
 from headrace.pruning.guarantee import NOTHING, Bound, Guarantee, both
 from headrace.pruning.terms import Compiler, Term
@@ -58,6 +60,7 @@ class PruningPredicate:
     def __init__(self, filters: Iterable[Expr], schema: pa.Schema) -> None:
         self._term = Compiler(tuple(filters), schema).compiled
         self._schema = schema
+        self._in_order: dict[int, list[Any]] = {}
 
     def keep(self, stats: Sequence[ContainerStats]) -> list[bool]:
         """For each container, in order: False if its statistics rule out a match, else True.
@@ -86,4 +89,18 @@ class PruningPredicate:
         held, nan_possible = held_values(stats, kind, container.row_count, name)
         if nan_possible and wanted.allows(math.nan):
             return True
-        return not both(wanted, held).is_empty
+        if wanted.values is None or held.values is not None:
+            return not both(wanted, held).is_empty
+        return (None in wanted.values and not held.not_null) or self._has_value(wanted.values, held)
+
+    def _has_value(self, values: frozenset[Any], held: Guarantee) -> bool:
+        """Whether a value that is not null is in the range that a container holds; lists may be long."""
+        ordered = self._in_order.get(id(values))  # the term keeps them
+        if ordered is None:
+            ordered = sorted(value for value in values if value is not None and not is_nan(value))
+            self._in_order[id(values)] = ordered
+        first = 0 if held.lower is None else bisect.bisect_left(ordered, held.lower.value)
+        if first == len(ordered) or held.upper is None:
+            return first < len(ordered)
+        least, most = ordered[first], held.upper.value
+        return bool(least < most or (held.upper.inclusive and least == most))

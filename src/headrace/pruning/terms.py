@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -111,18 +112,18 @@ class Compiler:
         return self._about(column, test)
 
     def _in_list(self, operand: Expr, values: tuple[Expr, ...], negated: bool) -> Term:
-        combined: Guarantee | None = None
         found: Column | None = None
+        tests: list[Guarantee] = []
         for literal in values:
             assert isinstance(literal, Literal)  # by normal form
             found, test = self._test("!=" if negated else "=", operand, literal)
             if found is None:
                 return self._about(operand, NOT_NULL)
-            combine = both if negated else either
-            combined = test if combined is None else combine(combined, test)
+            tests.append(test)
         assert found is not None
-        assert combined is not None
-        return self._about(found, combined)
+        if negated:
+            return self._about(found, functools.reduce(both, tests))
+        return self._about(found, one_of(value for test in tests for value in test.values or ()))
 
     def _string_match(self, expr: StringMatch, negated: bool) -> Term:
         known_not_null = _all([self._about(expr.operand, NOT_NULL), self._about(expr.pattern, NOT_NULL)])

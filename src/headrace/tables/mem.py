@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.damage import DamageCheck
@@ -15,8 +16,12 @@ from headrace.arrow.types import filterable
 from headrace.display import names_text
 from headrace.errors import SchemaMismatchError
 from headrace.expr.nodes import Expr
-from headrace.plan import ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
-from headrace.provider import FilterPushdown, TableProvider, pushdown_exact_where_possible
+from headrace.expr.semantics import is_comparable
+from headrace.plan import Aggregation, ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
+from headrace.provider import AggregatePushdown, FilterPushdown, TableProvider, pushdown_exact_where_possible
+from headrace.pruning.container_stats import ColumnStats, ContainerStats
+from headrace.pruning.predicate import PruningPredicate
+from headrace.tables.partial_aggregates import PartialAggregate, can_be_partial, operand_columns
 
 _BATCH_ROWS = 64 * 1024
 _SMALL_ROWS = 8 * 1024
@@ -32,7 +37,8 @@ class MemTable(TableProvider):
     ``partitions``: how many tasks a scan may use; each gets an equal share of the rows, in order.
 
     Placement is DRIVER: nothing is pickled, only the needed columns and rows cross to Spark. Columns, filters that
-    pyarrow decides as Spark does, and limits are used; row and byte counts are exact. String views and other types
+    pyarrow decides as Spark does (those of joins too), and limits are used; counts, least and greatest values are
+    taken here; row and byte counts are exact. String views and other types
     that pyarrow cannot filter are shown as the plain type, and converted batch by batch when they are read.
 
     Raises TypeError for data that is not an Arrow table, ValueError for fewer than one partition or for an
@@ -51,6 +57,7 @@ class MemTable(TableProvider):
         self._table = _without_small_batches(table)
         self._schema = pa.schema([filterable(field) for field in self._table.schema])
         self._partitions = partitions
+        self._ranges: dict[str, list[ColumnStats]] = {}
 
     def __repr__(self) -> str:
         return f"<MemTable: {self._table.num_rows:,} rows of {names_text(self._schema.names)}>"
@@ -61,15 +68,33 @@ class MemTable(TableProvider):
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         return pushdown_exact_where_possible(filters, schema=self._schema)
 
+    def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
+        return AggregatePushdown.PARTIAL if can_be_partial(aggregation) else AggregatePushdown.UNSUPPORTED
+
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         table, partitions = self._table, self._partitions
         if request.limit is not None and not request.filters and request.limit < table.num_rows:
             table = table.slice(0, request.limit)
             partitions = min(partitions, -(-max(1, request.limit) // _BATCH_ROWS))
-        return MemPlan(table, self._schema, partitions, request)
+        shares = _shares(table.num_rows, partitions)
+        learnt = [expr for expr in request.runtime_filters if expr.to_pyarrow(schema=self._schema) is not None]
+        if learnt and partitions > 1:
+            shares = self._kept(shares, learnt)
+        return MemPlan(table, self._schema, shares, (*request.filters, *learnt), request)
 
     def statistics(self) -> Statistics:
         return Statistics(self._table.num_rows, self._table.nbytes)
+
+    def _kept(self, shares: list[tuple[int, int]], learnt: list[Expr]) -> list[tuple[int, int]]:
+        """The shares that may have a row for which all of ``learnt`` are true."""
+        for name in {name for expr in learnt for name in expr.columns()} - self._ranges.keys():
+            self._ranges[name] = [_range(self._table[name].slice(start, stop - start)) for start, stop in shares]
+        stats = [
+            ContainerStats({name: ranges[i] for name, ranges in self._ranges.items()}, stop - start)
+            for i, (start, stop) in enumerate(shares)
+        ]
+        kept = PruningPredicate(learnt, self._schema).keep(stats)
+        return [share for share, keep in zip(shares, kept, strict=True) if keep]
 
 
 class MemPlan(ExecutionPlan):
@@ -77,27 +102,39 @@ class MemPlan(ExecutionPlan):
 
     placement = Placement.DRIVER
 
-    def __init__(self, table: pa.Table, table_schema: pa.Schema, partitions: int, request: ScanRequest) -> None:
+    def __init__(
+        self,
+        table: pa.Table,
+        table_schema: pa.Schema,
+        shares: list[tuple[int, int]],
+        filters: tuple[Expr, ...],
+        request: ScanRequest,
+    ) -> None:
         self._table = table
         self._table_schema = table_schema
-        self._columns = list(request.projection)
-        self._filters = request.filters
-        self.schema = pa.schema([table_schema.field(name) for name in self._columns])  # nested fields unpruned
-        self.partitioning = UnknownPartitioning(partitions)
+        self._shares = shares
+        self._filters = filters
+        self._aggregation = request.aggregation
+        of_rows = request.aggregation is None
+        self._columns = list(request.projection) if of_rows else operand_columns(request.aggregation)
+        self._read = pa.schema([table_schema.field(name) for name in self._columns])  # nested fields unpruned
+        self.schema = self._read if of_rows else request.schema
+        self.partitioning = UnknownPartitioning(len(shares))
+        self.runtime_filter_columns = [field.name for field in table_schema if is_comparable(field.type)]
 
     def execute(self, partition: int) -> BatchSource:
-        rows, n = self._table.num_rows, self.partitioning.n
-        start, stop = rows * partition // n, rows * (partition + 1) // n
+        start, stop = self._shares[partition]
         share = self._table.slice(start, stop - start)
-        if self._filters:
-            return self._matching(share)
-        return _in_types(share.select(self._columns), self.schema, filtered=False)
+        rows = self._matching(share) if self._filters else _in_types(share.select(self._columns), self._read)
+        return rows if self._aggregation is None else _aggregated(rows, self._aggregation)
 
     def describe(self) -> str:
         return f"{self._table.num_rows:,} rows in memory"
 
     def statistics(self) -> Statistics:
         """Exact without filters, an upper bound with them."""
+        if self._aggregation is not None:
+            return Statistics(len(self._shares))
         return Statistics(self._table.num_rows, self._table.select(self._columns).nbytes)
 
     def _matching(self, share: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -119,7 +156,28 @@ class MemPlan(ExecutionPlan):
             yield from (batch for batch in reader if batch.num_rows)
 
 
-def _in_types(table: pa.Table, schema: pa.Schema, *, filtered: bool) -> pa.RecordBatchReader:
+def _shares(rows: int, partitions: int) -> list[tuple[int, int]]:
+    """The first row of each partition, and the one after its last."""
+    return [(rows * i // partitions, rows * (i + 1) // partitions) for i in range(partitions)]
+
+
+def _range(values: pa.ChunkedArray) -> ColumnStats:
+    """Least and greatest value, where pyarrow and Python have an order of this type; NaN is neither."""
+    try:
+        found = pc.min_max(values)
+        return ColumnStats(found["min"].as_py(), found["max"].as_py(), values.null_count)
+    except (pa.ArrowNotImplementedError, OverflowError, ValueError):
+        return ColumnStats()
+
+
+def _aggregated(rows: Iterable[pa.RecordBatch], aggregation: Aggregation) -> Iterator[pa.RecordBatch]:
+    total = PartialAggregate(aggregation)
+    for batch in rows:
+        total.add_batch(batch)
+    yield total.row()
+
+
+def _in_types(table: pa.Table, schema: pa.Schema, *, filtered: bool = False) -> pa.RecordBatchReader:
     """The table's rows in batches of a good size, with the types of ``schema``, which has the same columns.
 
     What is converted here, or ``filtered`` afterwards, is checked first. Reading raises SchemaMismatchError.

@@ -122,6 +122,7 @@ def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:
             _shared(fragment.filesystem, filesystems),
             partition,
             _row_groups(fragment),
+            keys=keys,
         )
         files.append(DatasetFile(name, keys, piece))
     return _with_sizes(files, filesystems)

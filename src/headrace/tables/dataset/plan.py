@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,8 @@ _FORMATS_WITH_VIEWS = ("parquet", "arrow", "feather")
 class Piece:
     """A file, or the row groups of a Parquet file whose middle lies in ``span`` (a range of bytes).
 
-    ``partition`` is an expression that holds for all of its rows. Plain data: nothing is open.
+    ``partition`` is an expression that holds for all of its rows, ``keys`` the columns that it sets. Plain data:
+    nothing is open.
     """
 
     path: str
@@ -34,6 +36,7 @@ class Piece:
     row_groups: tuple[int, ...] | None = None
     size: int = 0
     span: tuple[int, int] | None = None
+    keys: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
     @property
     def bytes_to_read(self) -> int:
@@ -85,10 +88,12 @@ class DatasetPlan(ExecutionPlan):
         partitioning: Partitioning,
         statistics: Statistics,
         total_files: int,
+        runtime_filter_columns: Sequence[str] = (),
     ) -> None:
         self.schema = schema
         self.partitioning = partitioning
-        self._dataset_schema = dataset_schema
+        self.dataset_schema = dataset_schema
+        self.runtime_filter_columns = runtime_filter_columns
         self._condition = condition
         self._condition_on_views = condition_on_views
         self._limit = limit
@@ -101,7 +106,7 @@ class DatasetPlan(ExecutionPlan):
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         missing = self._limit
         for piece in self._partitions[partition]:
-            for batch in self._piece_batches(piece, missing):
+            for batch in self.piece_batches(piece, missing):
                 yield batch
                 if missing is not None:
                     missing -= batch.num_rows
@@ -130,11 +135,16 @@ class DatasetPlan(ExecutionPlan):
         may_have_views = fragment.format.default_extname in _FORMATS_WITH_VIEWS
         return self._condition_on_views if may_have_views and has_views(fragment.physical_schema) else self._condition
 
-    def _piece_batches(self, piece: Piece | MemoryPiece, missing: int | None) -> Iterator[pa.RecordBatch]:
+    def pieces(self, partition: int) -> list[Piece | MemoryPiece]:
+        """What a partition is made of; nothing for a partition that is not there."""
+        return self._partitions[partition] if partition < len(self._partitions) else []
+
+    def piece_batches(self, piece: Piece | MemoryPiece, missing: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The matching rows of one piece, in batches that are not empty; ``missing``: how many are wanted."""
         try:
             fragment = piece.fragment()
             scanner = fragment.scanner(
-                schema=self._dataset_schema,
+                schema=self.dataset_schema,
                 columns=self.schema.names,
                 filter=self._condition_for(piece, fragment),
                 batch_size=_BATCH_ROWS if missing is None or self._condition is not None else min(missing, _BATCH_ROWS),
@@ -148,7 +158,7 @@ class DatasetPlan(ExecutionPlan):
                     if batch.num_rows:
                         yield batch
         except (OSError, pa.ArrowException) as error:
-            raise _named(error, piece.path) from error
+            raise named(error, piece.path) from error
 
 
 def has_views(schema: pa.Schema) -> bool:
@@ -176,7 +186,7 @@ def _scan_options(piece: Piece | MemoryPiece) -> Any:
     )
 
 
-def _named(error: Exception, path: str) -> Exception:
+def named(error: Exception, path: str) -> Exception:
     """The same error with the file in its text."""
     hint = (
         "it was there when the DatasetTable was made; if it was moved or deleted since, make the table anew"

@@ -10,8 +10,11 @@ import pyarrow as pa
 
 from headrace.arrow.types import filterable, is_filterable
 from headrace.display import names_text
+from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
+from headrace.expr.semantics import is_comparable, spark_view
 from headrace.plan import (
+    Aggregation,
     ExecutionPlan,
     KeyPartitioning,
     Partitioning,
@@ -19,11 +22,13 @@ from headrace.plan import (
     Statistics,
     UnknownPartitioning,
 )
-from headrace.provider import FilterPushdown, TableProvider, pushdown_exact_where_possible
+from headrace.provider import AggregatePushdown, FilterPushdown, TableProvider, pushdown_exact_where_possible
+from headrace.tables.dataset.aggregate import DatasetAggregatePlan, has_exact_bounds
 from headrace.tables.dataset.files import DatasetFile, DatasetMemory, dataset_files, dataset_memory, identity, in_memory
 from headrace.tables.dataset.footers import Footers
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, has_views
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, grouped, packed, split_bytes
+from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -41,9 +46,10 @@ class DatasetTable(TableProvider):
     style (``year=2024/``), and ``filesystem`` any of ``pyarrow.fs``. Make the dataset yourself for other options.
 
     Filters that pyarrow decides as Spark does are exact: files are skipped by their partition, Parquet row groups
-    by their statistics, and only the needed columns are read. Files are put together to partitions of about
-    ``partition_bytes``, large Parquet files are split between row groups. Where a query reads partition columns,
-    and their values make good tasks, each value is a partition and Spark is told so.
+    by their statistics, and only the needed columns are read. What a join's other side rules out is skipped in the
+    same way. ``count``, ``min`` and ``max`` come from Parquet footers where these tell them. Files are put together
+    to partitions of about ``partition_bytes``, large Parquet files are split between row groups. Where a query reads
+    partition columns, and their values make good tasks, each value is a partition and Spark is told so.
 
     The constructor lists the files, asks for their sizes and looks into the footers of a few Parquet files, to
     estimate rows; planning then does no I/O. The files are opened where Spark runs its tasks, and decoded by one
@@ -75,6 +81,8 @@ class DatasetTable(TableProvider):
         fragments = list(dataset.get_fragments())
         files = dataset_files(fragments)
         self._parts: list[DatasetFile | DatasetMemory] = [*files, *dataset_memory(fragments, self._schema)]
+        self._keys = _partition_keys([part.keys for part in self._parts], self._schema)
+        self._comparable = [field.name for field in self._schema if is_comparable(field.type)]
         self._filterable = all(is_filterable(field.type) for field in self._schema)
         of_files = [fragment for fragment in fragments if not in_memory(fragment)]
         self._footers = Footers.sampled(of_files, [file.size for file in files])
@@ -90,28 +98,67 @@ class DatasetTable(TableProvider):
             return [FilterPushdown.UNSUPPORTED] * len(filters)
         return pushdown_exact_where_possible(filters, schema=self._schema)
 
+    def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
+        """Counts, least and greatest values: partial ones, as only the footers tell what has to be read for them."""
+        known = self._filterable and can_be_partial(aggregation)
+        return AggregatePushdown.PARTIAL if known else AggregatePushdown.UNSUPPORTED
+
     def scan(self, request: ScanRequest) -> ExecutionPlan:
-        condition = _condition(request.filters, self._schema)
-        on_views = _condition(request.filters, self._views)
-        parts = self._parts
-        if condition is not None:
-            # Fragments are known already: this compares their partitions with the filter and opens nothing.
-            usable = on_views if has_views(self._dataset.schema) else condition
-            kept = {identity(fragment) for fragment in self._dataset.get_fragments(filter=usable)}
-            parts = [part for part in parts if part.identity in kept]
-        groups, partitioning = self._arranged(parts, request)
+        if request.aggregation is None:
+            return self._rows(request, self._matching(self._parts, request.filters))
+        columns = operand_columns(request.aggregation)
+        of_columns = ScanRequest(pa.schema(map(self._schema.field, columns)), tuple(columns), request.filters)
+        parts = self._decided(request.filters)
+        if parts is None:
+            rows = self._rows(of_columns, self._matching(self._parts, request.filters))
+            return DatasetAggregatePlan(request.aggregation, rows, decided=False)
+        told = all(has_exact_bounds(self._schema.field(name).type) for name in ranged_columns(request.aggregation))
+        return DatasetAggregatePlan(request.aggregation, self._rows(of_columns, parts, together=told), decided=True)
+
+    def _rows(
+        self, request: ScanRequest, parts: Sequence[DatasetFile | DatasetMemory], *, together: bool = False
+    ) -> DatasetPlan:
+        """A scan of rows. ``together``: a file costs the same whatever its size, so partitions have many."""
+        learnt = [expr for expr in request.runtime_filters if expr.to_pyarrow(schema=self._schema) is not None]
+        needed = self._matching(parts, learnt) if self._filterable else parts
+        filters = (*request.filters, *(learnt if self._filterable else ()))
+        groups, partitioning = self._together(needed) if together else self._arranged(parts, needed, request)
         unpruned = pa.schema([self._schema.field(name) for name in request.projection])
         return DatasetPlan(
             schema=unpruned,
             dataset_schema=self._schema,
-            condition=condition,
-            condition_on_views=on_views,
+            condition=_condition(filters, self._schema),
+            condition_on_views=_condition(filters, self._views),
             limit=request.limit,
             partitions=groups,
             partitioning=partitioning,
-            statistics=self._estimate(unpruned, parts),
+            statistics=self._estimate(unpruned, needed),
             total_files=sum(isinstance(part, DatasetFile) for part in self._parts),
+            runtime_filter_columns=self._comparable if self._filterable else (),
         )
+
+    def _decided(self, filters: Sequence[Expr]) -> Sequence[DatasetFile | DatasetMemory] | None:
+        """The parts all of whose rows pass, if all rows of the others do not; None where partitions do not decide."""
+        passing = list(range(len(self._parts)))
+        for expr in filters:
+            if not expr.columns() <= set(self._keys.schema.names):
+                return None
+            try:
+                answers = expr.evaluate(self._keys).to_pylist()
+            except (NotImplementedError, TypeError, EvaluationError):
+                return None
+            passing = [i for i in passing if answers[i]]
+        return [self._parts[i] for i in passing]
+
+    def _matching(
+        self, parts: Sequence[DatasetFile | DatasetMemory], filters: Sequence[Expr]
+    ) -> Sequence[DatasetFile | DatasetMemory]:
+        """Those of ``parts`` whose partition does not rule out the filters. Opens nothing."""
+        if not filters:
+            return parts
+        usable = _condition(filters, self._views if has_views(self._dataset.schema) else self._schema)
+        kept = {identity(fragment) for fragment in self._dataset.get_fragments(filter=usable)}
+        return [part for part in parts if part.identity in kept]
 
     def statistics(self) -> Statistics:
         return self._estimate(self._schema, self._parts)
@@ -128,20 +175,33 @@ class DatasetTable(TableProvider):
         return Statistics(None if found.num_rows is None else found.num_rows + rows, found.size_in_bytes + size)
 
     def _arranged(
-        self, files: Sequence[DatasetFile | DatasetMemory], request: ScanRequest
+        self,
+        files: Sequence[DatasetFile | DatasetMemory],
+        needed: Sequence[DatasetFile | DatasetMemory],
+        request: ScanRequest,
     ) -> tuple[list[list[Piece | MemoryPiece]], Partitioning]:
+        """Partitions of the ``needed`` ones among ``files``: arranged as those, so that a partitioning stays one."""
         columns = [name for name in request.projection if files and all(name in file.keys for file in files)]
         usable = columns and all(can_be_key(self._schema.field(name).type) for name in columns)
         if usable and request.limit is None:
             keys = [tuple(file.keys[name] for name in columns) for file in files]
             by_key = grouped(keys, [file.size for file in files], self._partition_bytes, force=False)
             if by_key is not None:
-                return [[files[i].whole for i in group] for group in by_key.values()], KeyPartitioning(columns, by_key)
+                kept: dict[tuple[Any, ...], list[Piece | MemoryPiece]] = {}
+                for file in needed:
+                    kept.setdefault(tuple(file.keys[name] for name in columns), []).append(file.whole)
+                return list(kept.values()), KeyPartitioning(columns, kept)
         largest = split_bytes(sum(file.size for file in files), self._partition_bytes)
-        pieces: list[Piece | MemoryPiece] = [piece for file in files for piece in file.pieces(largest)]
+        pieces: list[Piece | MemoryPiece] = [piece for file in needed for piece in file.pieces(largest)]
         groups = [
             [pieces[i] for i in group] for group in packed([p.bytes_to_read for p in pieces], self._partition_bytes)
         ]
+        return groups, UnknownPartitioning(len(groups))
+
+    def _together(
+        self, files: Sequence[DatasetFile | DatasetMemory]
+    ) -> tuple[list[list[Piece | MemoryPiece]], Partitioning]:
+        groups = [[files[i].whole for i in group] for group in packed([0] * len(files), self._partition_bytes)]
         return groups, UnknownPartitioning(len(groups))
 
 
@@ -152,6 +212,14 @@ def _condition(filters: Sequence[Expr], schema: pa.Schema) -> Any:
         translated = expr.to_pyarrow(schema=schema)
         condition = translated if condition is None else condition & translated
     return condition
+
+
+def _partition_keys(keys: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    """A row for each part: the partition columns that all of them have, as Spark sees them."""
+    names = [field.name for field in schema if keys and all(field.name in one for one in keys)]
+    types = {name: spark_view(schema.field(name).type) for name in names}
+    columns = {name: pa.array([one[name] for one in keys], type_) for name, type_ in types.items() if type_ is not None}
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _as_view(type_: pa.DataType) -> pa.DataType:

@@ -43,8 +43,10 @@ class ListingPlan(ExecutionPlan):
         placement: Placement,
         statistics: Statistics,
         total_files: int,
+        runtime_filter_columns: tuple[str, ...] = (),
     ) -> None:
         self.schema = schema
+        self.runtime_filter_columns = runtime_filter_columns
         self.partitioning = partitioning
         self.placement = placement
         self._format = format

@@ -107,15 +107,19 @@ class ListingTable(TableProvider):
         return [self._answer(expr, given.get(id(expr), FilterPushdown.UNSUPPORTED)) for expr in filters]
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
-        kept = self._kept(request)
+        kept = self._kept(range(len(self._files)), request.filters, request.limit)
+        needed = self._kept(kept, request.runtime_filters)
         partition_columns = [name for name in request.projection if name in self._partition_columns]
         keys = self._keys(partition_columns)
-        groups, partitioning = self._arranged(kept, partition_columns, keys, request)
+        groups, partitioning = self._arranged(kept, needed, partition_columns, keys, request)
         file_request = ScanRequest(
             pa.schema([field for field in request.schema if field.name not in self._partition_columns]),
             tuple(name for name in request.projection if name not in self._partition_columns),
             tuple(expr for expr in request.filters if self._partition_columns.isdisjoint(expr.columns())),
             request.limit,
+            runtime_filters=tuple(
+                e for e in request.runtime_filters if self._partition_columns.isdisjoint(e.columns())
+            ),
         )
         # Without columns and filters nothing in the file matters but how many rows it has.
         countable = not file_request.projection and not file_request.filters
@@ -132,8 +136,9 @@ class ListingTable(TableProvider):
             ],
             partitioning=partitioning,
             placement=self._placement,
-            statistics=self._estimate(kept, request.schema),
+            statistics=self._estimate(needed, request.schema),
             total_files=self._total_files,
+            runtime_filter_columns=tuple(name for name in self._schema.names if name in self._described),
         )
 
     def statistics(self) -> Statistics:
@@ -154,11 +159,10 @@ class ListingTable(TableProvider):
         except (NotImplementedError, TypeError):
             return None
 
-    def _kept(self, request: ScanRequest) -> list[int]:
-        """Indexes of the files that may hold a needed row."""
-        kept: Sequence[int] = range(len(self._files))
+    def _kept(self, kept: Sequence[int], filters: Sequence[Expr], limit: int | None = None) -> list[int]:
+        """Those of the files ``kept`` so far that may hold a needed row, by their indexes."""
         others = []
-        for expr in request.filters:
+        for expr in filters:
             passes = self._by_path(expr)
             if passes is None:
                 others.append(expr)
@@ -168,8 +172,8 @@ class ListingTable(TableProvider):
             predicate = PruningPredicate(others, self._schema)
             keep = predicate.keep([self._stats[i] for i in kept])
             kept = [i for i, wanted in zip(kept, keep, strict=True) if wanted]
-        elif request.limit is not None:
-            kept = self._enough(kept, request.limit)
+        elif limit is not None:
+            kept = self._enough(kept, limit)
         return list(kept)
 
     def _enough(self, kept: Sequence[int], limit: int) -> Sequence[int]:
@@ -189,8 +193,14 @@ class ListingTable(TableProvider):
         return list(zip(*(self._values.column(name).to_pylist() for name in columns), strict=True))
 
     def _arranged(
-        self, kept: list[int], columns: list[str], keys: list[tuple[Any, ...]], request: ScanRequest
+        self,
+        kept: list[int],
+        needed: list[int],
+        columns: list[str],
+        keys: list[tuple[Any, ...]],
+        request: ScanRequest,
     ) -> tuple[list[list[int]], Partitioning]:
+        """Partitions of the ``needed`` ones among ``kept``: arranged as those, so that a partitioning stays one."""
         sizes = [self._files[i].size_in_bytes for i in kept]
         usable = columns and all(can_be_key(self._schema.field(name).type) for name in columns)
         if usable and request.limit is None and self._partition_by_key is not False and kept:
@@ -198,9 +208,12 @@ class ListingTable(TableProvider):
                 [keys[i] for i in kept], sizes, self._partition_bytes, force=self._partition_by_key is True
             )
             if by_key is not None:
-                groups = [[kept[n] for n in group] for group in by_key.values()]
-                return groups, KeyPartitioning(columns, by_key)
-        groups = [[kept[n] for n in group] for group in packed(sizes, self._partition_bytes)]
+                by_needed: dict[tuple[Any, ...], list[int]] = {}
+                for i in needed:
+                    by_needed.setdefault(keys[i], []).append(i)
+                return list(by_needed.values()), KeyPartitioning(columns, by_needed)
+        sizes = [self._files[i].size_in_bytes for i in needed]
+        groups = [[needed[n] for n in group] for group in packed(sizes, self._partition_bytes)]
         return groups, UnknownPartitioning(len(groups))
 
     def _estimate(self, kept: Sequence[int], schema: pa.Schema) -> Statistics:

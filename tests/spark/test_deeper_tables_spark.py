@@ -1,0 +1,180 @@
+"""Ready-made tables on a real Spark: aggregates, top-n and runtime filters, adaptive execution on and off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headrace as hr
+
+DAYS, PER_DAY = 8, 50
+
+
+@pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"], autouse=True)
+def adaptive(request: pytest.FixtureRequest, spark: Any) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", request.param)
+    yield
+    spark.conf.set("spark.sql.adaptive.enabled", before)
+
+
+def rows(day: int) -> pa.Table:
+    ids = range(day * PER_DAY, (day + 1) * PER_DAY)
+    return pa.table({"id": ids, "v": [None if i % 7 == 0 else i % 10 for i in ids], "s": [f"é{i % 13}" for i in ids]})
+
+
+class Plans:
+    """A table that keeps the plans it made."""
+
+    plans: list[hr.ExecutionPlan]
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        plan: hr.ExecutionPlan = super().scan(request)  # type: ignore[misc]
+        self.plans = [*getattr(self, "plans", []), plan]
+        return plan
+
+
+class Mem(Plans, hr.MemTable):
+    pass
+
+
+class Dataset(Plans, hr.DatasetTable):
+    pass
+
+
+class Listing(Plans, hr.ListingTable):
+    pass
+
+
+class ParquetFormat(hr.FileFormat):
+    def schema(self, file: hr.DataFile) -> pa.Schema:
+        return pq.read_schema(file.path)
+
+    def read(self, file: hr.DataFile, request: hr.ScanRequest) -> Any:
+        yield from pq.read_table(file.path, partitioning=None).to_batches()
+
+
+class Dimension(hr.MemTable):
+    """Its filters stay with Spark: where they are, it looks for runtime filters."""
+
+    def supports_filters_pushdown(self, filters: Sequence[hr.Expr]) -> Sequence[hr.Pushdown]:
+        return [hr.Pushdown.UNSUPPORTED] * len(filters)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("facts")
+    for day in range(DAYS):
+        (root / f"day={day}").mkdir()
+        pq.write_table(rows(day), root / f"day={day}" / "part.parquet", row_group_size=10)
+    return root
+
+
+@pytest.fixture
+def facts(ctx: hr.SessionContext, files: Path) -> dict[str, Plans]:
+    every = pa.concat_tables([rows(d).append_column("day", pa.array([d] * PER_DAY, pa.int32())) for d in range(DAYS)])
+    tables: dict[str, Any] = {
+        "mem": Mem(every, partitions=DAYS),
+        "dataset": Dataset(files),
+        "listing": Listing(files, ParquetFormat(), partition_columns={"day": pa.int32()}),
+    }
+    for name, table in tables.items():
+        ctx.register_table(name, table)
+    ctx.spark.read.parquet(str(files)).createOrReplaceTempView("truth")
+    dimension = pa.table({"day": pa.array(range(DAYS), pa.int32()), "week": [d // 2 for d in range(DAYS)]})
+    ctx.register_table("days", Dimension(dimension))
+    return tables
+
+
+def same(ctx: hr.SessionContext, query: str, table: str) -> list[dict[str, Any]]:
+    found = ctx.collect(query.format(t=table)).to_pylist()
+    expected = ctx.collect(query.format(t="truth")).to_pylist()
+    assert sorted(map(str, found)) == sorted(map(str, expected))
+    return found
+
+
+AGGREGATES = [
+    "SELECT count(*), count(v), min(v), max(v), min(s), max(s), min(id) FROM {t}",
+    "SELECT count(*), min(id), max(day) FROM {t} WHERE day >= 6",
+    "SELECT count(*), count(v), max(s) FROM {t} WHERE id > 123 AND v = 3",
+    "SELECT count(*), max(id), min(s) FROM {t} WHERE day = 77",
+]
+
+
+@pytest.mark.parametrize("table", ["mem", "dataset"])
+def test_counts_and_extremes_are_taken_by_the_table(
+    ctx: hr.SessionContext, facts: dict[str, Plans], table: str
+) -> None:
+    for query in AGGREGATES:
+        same(ctx, query, table)
+        assert (
+            "Aggregate" in type(facts[table].plans[-1]).__name__ or facts[table].plans[-1].schema.names[0] == "count_0"
+        )
+    text = ctx.explain(AGGREGATES[0].format(t=table))
+    assert "PARTIAL: Spark merges" in text
+
+
+@pytest.mark.parametrize("table", ["mem", "dataset"])
+def test_what_the_table_does_not_take_is_right_too(ctx: hr.SessionContext, facts: dict[str, Plans], table: str) -> None:
+    for query in (
+        "SELECT count(DISTINCT v), sum(v), avg(id) FROM {t}",
+        "SELECT day, count(*), max(v) FROM {t} GROUP BY day",
+        "SELECT count(*) FROM {t} WHERE s RLIKE '1$'",
+    ):
+        same(ctx, query, table)
+
+
+STAR = "SELECT count(*), sum(f.id), max(f.s) FROM {t} AS f JOIN days ON f.day = days.day WHERE days.week = 1"
+BY_SUBQUERY = "SELECT count(*), sum(id) FROM {t} WHERE day >= (SELECT max(day) - 1 FROM days)"
+SEMI = "SELECT count(*), min(id) FROM {t} WHERE day IN (SELECT day FROM days WHERE week = 3)"
+
+
+@pytest.mark.parametrize("table", ["mem", "dataset", "listing"])
+@pytest.mark.parametrize("query", [STAR, SEMI, BY_SUBQUERY], ids=["join", "semi join", "subquery"])
+def test_join_makes_the_table_skip_partitions(
+    ctx: hr.SessionContext, facts: dict[str, Plans], table: str, query: str
+) -> None:
+    same(ctx, query, table)
+    first, *_, last = facts[table].plans
+    assert (first.partitioning.n, last.partitioning.n) == (DAYS, 2)
+    if table != "mem":
+        assert f"2 of {DAYS} files" in last.describe()
+
+
+NOTHING = "SELECT count(*), sum(f.id) FROM {t} AS f JOIN days ON f.day = days.day WHERE days.week = 77"
+
+
+@pytest.mark.parametrize("table", ["mem", "dataset", "listing"])
+def test_join_that_leaves_nothing_is_right(ctx: hr.SessionContext, facts: dict[str, Plans], table: str) -> None:
+    assert same(ctx, NOTHING, table) == [{"count(1)": 0, "sum(id)": None}]
+
+
+@pytest.mark.parametrize("table", ["dataset", "listing"])
+def test_partitioned_join_is_right_with_runtime_filters(
+    ctx: hr.SessionContext, facts: dict[str, Plans], table: str
+) -> None:
+    """Both sides are partitioned by the join's key; a third table narrows one of them."""
+    query = (
+        "SELECT a.day, count(*), sum(a.id + b.id) FROM {t} AS a JOIN {t} AS b ON a.day = b.day "
+        "JOIN days ON a.day = days.day WHERE days.week = 2 GROUP BY a.day"
+    )
+    found = same(ctx, query, table)
+    assert len(found) == 2
+    plan = str(ctx.sql(query.format(t=table))._jdf.queryExecution().executedPlan().toString())
+    assert "hashpartitioning" not in plan
+    assert any(f"2 of {DAYS} files" in plan.describe() for plan in facts[table].plans)
+
+
+def test_runtime_filter_is_not_applied_below_a_top_n(ctx: hr.SessionContext, facts: dict[str, Plans]) -> None:
+    """The first rows are taken before the join leaves some out."""
+    for table in ("mem", "dataset"):
+        query = (
+            "SELECT count(*) FROM (SELECT * FROM {t} ORDER BY id LIMIT 60) AS f JOIN days ON f.day = days.day "
+            "WHERE days.week = 1"
+        )
+        assert same(ctx, query, table) == [{"count(1)": 0}]

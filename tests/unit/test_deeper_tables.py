@@ -1,0 +1,286 @@
+"""Ready-made tables: aggregates from footers and memory, runtime filters that skip files and partitions; no Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import pickle
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+import headrace as hr
+from headrace.negotiate.aggregates import OfferedFunction
+from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.planned import PlannedScan
+from headrace.negotiate.registry import RegisteredTable
+from headrace.testing import check_provider
+from parquet_files import table, years
+
+INT, TEXT = pa.int64(), pa.string()
+
+
+def aggregated(provider: hr.TableProvider, *functions: str, filters: tuple[hr.Expr, ...] = ()) -> PlannedScan | None:
+    """``aggregated(t, "count(*)", "min(id)")``: the plan, or None where the provider does not take it."""
+    schema = provider.schema()
+    negotiation = Negotiation(RegisteredTable("t", provider, schema, schema))
+    if filters:
+        negotiation.offer_filters(filters)
+    offered = []
+    for function in functions:
+        name, _, operand = function.rstrip(")").partition("(")
+        offered.append(OfferedFunction(name, None if operand == "*" else hr.Column(operand)))  # type: ignore[arg-type]
+    if negotiation.offer_aggregation((), offered).answer is hr.AggregatePushdown.UNSUPPORTED:
+        return None
+    return negotiation.plan()
+
+
+def merged(planned: PlannedScan | None) -> list[Any]:
+    """What Spark makes of the partial results."""
+    assert planned is not None
+    plan = pickle.loads(cloudpickle.dumps(planned.plan))
+    rows = [
+        tuple(row.values()) for i in range(planned.partitioning.n) for b in plan.execute(i) for row in b.to_pylist()
+    ]
+    assert len(rows) == planned.partitioning.n  # one each, even over no rows
+    merge = {"count": sum, "min": min, "max": max}
+    found = []
+    for i, function in enumerate(planned.request.aggregation.functions):  # type: ignore[union-attr]
+        values = [row[i] for row in rows if row[i] is not None]
+        found.append(merge[function.name](values) if values else None)
+    return found
+
+
+def narrowed(provider: hr.TableProvider, *filters: hr.Expr, columns: tuple[str, ...] | None = None) -> PlannedScan:
+    """The plan of a scan that is planned again, with what a join's other side told."""
+    schema = provider.schema()
+    negotiation = Negotiation(RegisteredTable("t", provider, schema, schema))
+    if columns is not None:
+        negotiation.offer_columns(pa.schema([schema.field(name) for name in columns]))
+    first = negotiation.plan()
+    assert {name for expr in filters for name in expr.columns()} <= set(first.runtime_filter_columns)
+    negotiation.offer_runtime_filters(filters)
+    return negotiation.plan()
+
+
+def rows_of(planned: PlannedScan) -> list[dict[str, Any]]:
+    partitions = range(planned.partitioning.n)
+    return [row for i in partitions for batch in planned.plan.execute(i) for row in batch.to_pylist()]
+
+
+def one_of(column: str, *values: Any, type_: pa.DataType = INT) -> hr.Expr:
+    return hr.InList(hr.Column(column), tuple(hr.Literal(value, type_) for value in values))
+
+
+def without_data(path: Path) -> None:
+    """Overwrites everything before the footer: whoever reads rows fails."""
+    data = path.read_bytes()
+    footer = int.from_bytes(data[-8:-4], "little") + 8
+    path.write_bytes(data[:4] + b"\x00" * (len(data) - footer - 4) + data[-footer:])
+
+
+EXACT = pa.table(
+    {
+        "i": pa.array([3, None, -7, 5], pa.int32()),
+        "u": pa.array([3, 2**64 - 1, 0, None], pa.uint64()),
+        "b": [True, None, True, False],
+        "d": pa.array([Decimal("1.25"), None, Decimal("-9.5"), Decimal(0)], pa.decimal128(20, 2)),
+        "day": [dt.date(2024, 1, 1), None, dt.date(1969, 12, 31), dt.date(2030, 5, 5)],
+        "ts": pa.array([0, None, -5, 10**15], pa.timestamp("us")),
+        "tz": pa.array([0, None, -5, 10**12], pa.timestamp("ms", "UTC")),
+        "s": ["b", None, "é", ""],
+        "y": [b"\xff", None, b"", b"a"],
+        "nothing": pa.array([None] * 4, pa.int64()),
+    }
+)
+
+
+def test_footers_tell_count_min_and_max_without_a_row_being_read(tmp_path: Path) -> None:
+    for i in range(5):
+        pq.write_table(EXACT.slice(i % 2), tmp_path / f"{i}.parquet", row_group_size=2)
+        without_data(tmp_path / f"{i}.parquet")
+    names = EXACT.column_names
+    provider = hr.DatasetTable(tmp_path)
+    found = merged(aggregated(provider, "count(*)", *(f"{f}({n})" for n in names for f in ("count", "min", "max"))))
+    assert found[0] == 3 * 4 + 2 * 3
+    for i, name in enumerate(names):
+        values = [v for v in EXACT[name].to_pylist() if v is not None]
+        low, high = (min(values), max(values)) if values else (None, None)
+        assert found[2 + 3 * i : 4 + 3 * i] == [low, high], name
+        assert found[1 + 3 * i] == sum(len(EXACT.slice(k % 2)[name].drop_null()) for k in range(5)), name
+
+
+def test_partition_columns_and_their_filters_are_decided_without_reading(tmp_path: Path) -> None:
+    for path in years(tmp_path).rglob("*.parquet"):
+        without_data(path)
+    provider = hr.DatasetTable(tmp_path)
+    year = provider.schema().field("year").type
+    later = hr.Comparison(">", hr.Column("year"), hr.Literal(2022, year))
+    assert merged(aggregated(provider, "count(*)", "count(year)", "max(year)", "min(id)")) == [60, 40, 2023, 0]
+    assert merged(aggregated(provider, "count(*)", "min(year)", "max(id)", filters=(later,))) == [20, 2023, 39]
+    never = hr.Comparison(">", hr.Column("year"), hr.Literal(2050, year))
+    assert merged(aggregated(provider, "count(*)", "max(id)", filters=(never,))) == [0, None]
+
+
+def test_filter_that_footers_leave_open_is_applied_to_rows(tmp_path: Path) -> None:
+    pq.write_table(table(100), tmp_path / "a.parquet", row_group_size=10)
+    above = hr.Comparison(">", hr.Column("id"), hr.Literal(94, INT))
+    planned = aggregated(hr.DatasetTable(tmp_path), "count(*)", "min(id)", "max(id)", "min(name)", filters=(above,))
+    assert merged(planned) == [5, 95, 99, "n0"]
+    assert planned is not None
+    assert "footers" not in planned.plan_text
+
+
+@pytest.mark.parametrize("writer", ["polars", "no statistics", "some statistics", "another type"])
+def test_rows_are_read_where_footers_do_not_tell(tmp_path: Path, writer: str) -> None:
+    rows = pa.table({"id": [1, 5, None], "s": ["z" * 200 + "b", "a" * 200 + "c", "a" * 200 + "b"]})
+    path = tmp_path / "a.parquet"
+    if writer == "polars":  # cuts the bounds of strings to 64 bytes
+        pl.from_arrow(rows).write_parquet(path)  # type: ignore[union-attr]
+        assert len(pq.read_metadata(path).row_group(0).column(1).statistics.max) == 64
+    elif writer == "another type":
+        pq.write_table(rows.set_column(0, "id", rows["id"].cast(pa.int32())), path)
+    else:
+        pq.write_table(rows, path, write_statistics=["id"] if writer == "some statistics" else False)
+    schema = pa.schema([("id", INT), ("s", TEXT), ("later", TEXT)])
+    provider = hr.DatasetTable(ds.dataset(tmp_path, schema=schema))
+    functions = ("count(*)", "count(id)", "min(id)", "max(id)", "min(s)", "max(s)", "count(later)", "max(later)")
+    assert merged(aggregated(provider, *functions)) == [3, 2, 1, 5, "a" * 200 + "b", "z" * 200 + "b", 0, None]
+
+
+def test_extremes_of_floats_and_what_is_no_column_are_left_to_spark(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1.0, math.nan], "p": [{"a": 1}, None]}), tmp_path / "a.parquet")
+    for provider in (hr.DatasetTable(tmp_path), hr.MemTable(pa.table({"x": [1.0, math.nan]}))):
+        assert aggregated(provider, "max(x)") is None
+        assert aggregated(provider, "sum(x)") is None
+        assert merged(aggregated(provider, "count(x)")) == [2]
+
+
+def test_other_formats_and_memory_are_counted_too(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,s\n1,x\n2,\n")
+    assert merged(aggregated(hr.DatasetTable(tmp_path / "a.csv"), "count(*)", "max(id)", "min(s)")) == [2, 2, ""]
+    memory = hr.DatasetTable(ds.dataset(table(10)))
+    planned = aggregated(memory, "count(*)", "max(id)")
+    assert planned is not None
+    assert [b.to_pylist()[0] for b in planned.plan.execute(0)] == [{"count_0": 10, "max_1": 9}]
+
+
+@pytest.mark.parametrize("filters", [(), (one_of("id", 3, 7, 70),)], ids=["all", "filtered"])
+def test_memory_is_counted_where_it_is(filters: tuple[hr.Expr, ...]) -> None:
+    rows = table(100).append_column("n", pa.array([None if i % 4 else i for i in range(100)]))
+    provider = hr.MemTable(rows, partitions=3)
+    planned = aggregated(provider, "count(*)", "count(n)", "min(id)", "max(name)", filters=filters)
+    assert planned is not None
+    found = [tuple(b.to_pylist()[0].values()) for i in range(3) for b in planned.plan.execute(i)]
+    assert sum(row[0] for row in found) == (3 if filters else 100)
+    assert sum(row[1] for row in found) == (0 if filters else 25)
+    assert min(row[2] for row in found if row[2] is not None) == (3 if filters else 0)
+    assert max(row[3] for row in found if row[3] is not None) == ("n3" if filters else "n6")
+
+
+def test_runtime_filter_on_a_partition_column_skips_files_and_keys(tmp_path: Path) -> None:
+    provider = hr.DatasetTable(years(tmp_path))
+    year = provider.schema().field("year").type
+    planned = narrowed(provider, one_of("year", 2023, 2050, type_=year), columns=("id", "year"))
+    assert isinstance(planned.partitioning, hr.KeyPartitioning)
+    assert planned.partitioning.keys == ((2023,),)
+    assert sorted(row["id"] for row in rows_of(planned)) == list(range(20, 40))
+    nothing = narrowed(provider, one_of("year", 2050, type_=year), columns=("id", "year"))
+    assert rows_of(nothing) == []
+
+
+def test_runtime_filter_skips_row_groups_and_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(table(1000), path, row_group_size=100)
+    data = path.read_bytes()
+    third = pq.read_metadata(path).row_group(3).column(0)
+    start = third.dictionary_page_offset or third.data_page_offset
+    path.write_bytes(data[:start] + b"\x00" * 64 + data[start + 64 :])  # whoever reads row group 3 fails
+    planned = narrowed(hr.DatasetTable(tmp_path), one_of("id", 5, 995))
+    assert [row["id"] for row in rows_of(planned)] == [5, 995]
+
+
+def test_runtime_filter_leaves_rows_that_a_filter_lets_through(tmp_path: Path) -> None:
+    provider = hr.DatasetTable(years(tmp_path))
+    planned = narrowed(provider, one_of("id", 25, 45), hr.Not(hr.IsNull(hr.Column("year"))))
+    assert [row["id"] for row in rows_of(planned)] == [25]
+
+
+class Numbers(hr.FileFormat):
+    """A line a number; the file's name tells the least and the greatest."""
+
+    def schema(self, file: hr.DataFile) -> pa.Schema:
+        return pa.schema([("n", INT)])
+
+    def read(self, file: hr.DataFile, request: hr.ScanRequest) -> Any:
+        with file.open() as opened:
+            yield pa.record_batch({"n": [int(line) for line in opened.read().split()]})
+
+    def statistics(self, file: hr.DataFile) -> hr.ContainerStats:
+        low, high = Path(file.path).stem.split("-")
+        return hr.ContainerStats({"n": hr.ColumnStats(int(low), int(high), 0)})
+
+
+def numbers(root: Path) -> hr.ListingTable:
+    for day in range(4):
+        (root / f"day={day}").mkdir()
+        for start in (day * 100, day * 100 + 50):
+            lines = "\n".join(map(str, range(start, start + 50)))
+            (root / f"day={day}" / f"{start}-{start + 49}.txt").write_text(lines)
+    return hr.ListingTable(root, Numbers())
+
+
+def test_listing_skips_files_by_path_and_by_what_is_known_of_them(tmp_path: Path) -> None:
+    provider = numbers(tmp_path)
+    by_path = narrowed(provider, one_of("day", 1, 3, type_=provider.schema().field("day").type), columns=("n", "day"))
+    assert isinstance(by_path.partitioning, hr.KeyPartitioning)
+    assert by_path.partitioning.keys == ((1,), (3,))
+    assert sorted(row["n"] for row in rows_of(by_path)) == [*range(100, 200), *range(300, 400)]
+    by_range = narrowed(provider, one_of("n", 7, 360), columns=("n",))
+    assert by_range.plan_text == "Numbers, 2 of 8 files"
+    assert {7, 360} <= {row["n"] for row in rows_of(by_range)}
+
+
+def test_memory_skips_partitions_and_rows() -> None:
+    provider = hr.MemTable(table(1000), partitions=10)
+    planned = narrowed(provider, one_of("id", 5, 995))
+    assert planned.partitioning == hr.UnknownPartitioning(2)
+    assert [row["id"] for row in rows_of(planned)] == [5, 995]
+    assert narrowed(provider, one_of("id", -1)).partitioning == hr.UnknownPartitioning(0)
+
+
+def test_runtime_filters_are_not_asked_for_below_a_cut() -> None:
+    provider = hr.MemTable(table(10))
+    schema = provider.schema()
+    negotiation = Negotiation(RegisteredTable("t", provider, schema, schema))
+    negotiation.offer_limit(3)
+    assert negotiation.plan().runtime_filter_columns == ()
+
+
+def test_long_list_of_values_is_compared_quickly_with_many_files() -> None:
+    values = one_of("id", *range(0, 100_000, 10))
+    stats = [hr.ContainerStats({"id": hr.ColumnStats(i * 10 + 1, i * 10 + 9, 0)}) for i in range(2000)]
+    stats.append(hr.ContainerStats({"id": hr.ColumnStats(95, 105, 0)}))
+    keep = hr.PruningPredicate([values], pa.schema([("id", INT)])).keep(stats)
+    assert keep == [False] * 2000 + [True]
+
+
+@pytest.mark.parametrize("kind", ["mem", "dataset", "listing"])
+def test_table_keeps_the_promises_of_aggregates_and_runtime_filters(tmp_path: Path, kind: str) -> None:
+    if kind == "mem":
+        provider: hr.TableProvider = hr.MemTable(EXACT, partitions=2)
+    elif kind == "dataset":
+        pq.write_table(EXACT, tmp_path / "a.parquet", row_group_size=2)
+        pq.write_table(EXACT.slice(1), tmp_path / "b.parquet", write_statistics=["i", "s"])
+        provider = hr.DatasetTable(tmp_path)
+    else:
+        provider = numbers(tmp_path)
+    report = check_provider(provider, samples=1, planning_budget_s=60)
+    assert report.ok, str(report)

@@ -81,11 +81,12 @@ def _usable_columns(
 
     None below a limit, a top-n, an offset or an aggregation: other rows would be cut, or added up, than without them.
     """
+    if request.limit is not None or request.offset > 0 or request.aggregation is not None:
+        return ()
     for column in columns:
         if column not in table.schema.names:
             raise PlanError(f"{name} takes runtime filters on {column!r}, which is not a column of the table")
-    cut = request.limit is not None or request.offset > 0 or request.aggregation is not None
-    return () if cut else tuple(column for column in columns if column in request.projection)
+    return tuple(column for column in columns if column in request.projection)
 
 
 def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, name: str) -> pa.Schema:

@@ -115,10 +115,10 @@ class MemPlan(ExecutionPlan):
         self._shares = shares
         self._filters = filters
         self._aggregation = request.aggregation
-        of_rows = request.aggregation is None
-        self._columns = list(request.projection) if of_rows else operand_columns(request.aggregation)
-        self._read = pa.schema([table_schema.field(name) for name in self._columns])  # nested fields unpruned
-        self.schema = self._read if of_rows else request.schema
+        columns = request.projection if request.aggregation is None else operand_columns(request.aggregation)
+        self._columns = list(columns)
+        self._read = pa.schema([table_schema.field(name) for name in columns])  # nested fields unpruned
+        self.schema = self._read if request.aggregation is None else request.schema
         self.partitioning = UnknownPartitioning(len(shares))
         self.runtime_filter_columns = [field.name for field in table_schema if is_comparable(field.type)]
 

@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 JAR := src/headrace/headrace-connector.jar
 PYTHON_CODE := src tests examples benchmarks faults tools setup.py
+ARCHIVE := $(VENV)/spark-classes.jsa
 JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 
 # Two processes of tests, each with a Spark of its own. A file's tests stay together, as they share what is costly to
@@ -22,7 +23,7 @@ help:  ## Show this list
 demo: $(STAMP) $(JAR)  ## Run the main job: a pull and a push table, queried live
 	$(BIN)/headrace demo
 
-test: $(STAMP) $(JAR)  ## Run the tests of every day, two at a time (TESTS="tests/spark -k stop" for some, one by one)
+test: $(STAMP) $(JAR) $(ARCHIVE)  ## Run the tests of every day, two at a time (TESTS="tests/spark -k stop" for some, one by one)
 ifdef TESTS
 	$(BIN)/python -m pytest $(TESTS)
 else
@@ -33,7 +34,7 @@ endif
 unit: $(STAMP)  ## Run the tests that need no Spark
 	$(BIN)/python -m pytest $(UNIT_TESTS)
 
-soak: $(STAMP) $(JAR)  ## Run every test with all its random cases, then the long ones (TESTS="tests/soak" for some)
+soak: $(STAMP) $(JAR) $(ARCHIVE)  ## Run every test with all its random cases, then the long ones (TESTS="tests/soak" for some)
 ifdef TESTS
 	$(BIN)/python -m pytest --soak $(TESTS)
 else
@@ -86,6 +87,10 @@ $(STAMP): pyproject.toml setup.py | jdk
 $(JAR): $(JAVA_SOURCES) setup.py | $(STAMP)
 	$(BIN)/python setup.py connector
 	touch $@
+
+# Spark's classes as the JVM keeps them: the tests start many a JVM.
+$(ARCHIVE): $(STAMP) | $(JAR)
+	$(BIN)/python tests/support/class_archive.py
 
 jdk:
 	@command -v javac >/dev/null || { \

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import headrace
-from faults.cluster import Cluster, python_without_headrace
+from faults.cluster import Cluster, java_options, python_without_headrace
 from faults.hosts import Hosts
 from faults.judge import HANG_SECONDS, Outcome
 
@@ -56,6 +56,7 @@ def _settings(
         "spark.driver.bindAddress": hosts.driver.address,
         "spark.driver.memory": "1g",
         "spark.executor.memory": "700m",
+        "spark.executor.extraJavaOptions": java_options(),
         "spark.ui.enabled": "false",
         "spark.log.level": "OFF",
         "spark.sql.shuffle.partitions": "2",

@@ -66,6 +66,7 @@ class Cluster:
         environment |= {
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": java_options(),
             "SPARK_LOCAL_DIRS": str(scratch),
             "SPARK_LOCAL_IP": host.address,
             "PYSPARK_PYTHON": self._python,
@@ -93,6 +94,11 @@ class Cluster:
             time.sleep(0.5)
         tails = [path.read_text(errors="replace")[-800:] for path in sorted(self._directory.glob("*.log"))]
         raise TimeoutError("the cluster did not start:\n" + "\n".join(tails))
+
+
+def java_options() -> str:
+    """What the JVMs of the cluster are started with: the options that this process gives to drivers."""
+    return os.environ.get("SPARK_SUBMIT_OPTS", "")
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

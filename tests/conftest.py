@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import class_archive
 import effort
 import headrace as hr
 
@@ -22,17 +23,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     effort.set_soak(config.getoption("soak"))
+    class_archive.use()
 
 
 @pytest.fixture(scope="session")
 def embedded() -> Iterator[hr.SessionContext]:
     """The context that started Spark (local[2]); tests use ``ctx`` or ``spark``."""
-    config = {
-        "spark.driver.memory": "3g",
-        # Short queries gain nothing from the optimising compiler, which takes more processor time than they do.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    }
-    with hr.SessionContext(master="local[2]", config=config) as context:
+    with hr.SessionContext(master="local[2]", config={"spark.driver.memory": "3g"}) as context:
         yield context
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import sysconfig
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from producing import SOURCES, run_script
+from producing import SOURCES, bare_environment, run_script
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +27,6 @@ def python_without_headrace(tmp_path_factory: pytest.TempPathFactory) -> str:
         done = subprocess.run([python, "-c", f"import {module}"], cwd=home, capture_output=True, env=bare_environment())
         assert (done.returncode == 0) is found, done.stderr
     return python
-
-
-def bare_environment() -> dict[str, str]:
-    return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK"))}
 
 
 @pytest.fixture(scope="module")

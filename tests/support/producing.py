@@ -106,18 +106,21 @@ class Marks:
 SOURCES = Path(hr.__file__).parent.parent
 
 
+def bare_environment() -> dict[str, str]:
+    """This process's, without what says where Headrace, Python or Spark are."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK"))}
+    return kept | {"SPARK_SUBMIT_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", "")}
+
+
 def run_script(name: str, *arguments: str, cwd: Path, python: str = sys.executable, timeout_s: float = 170) -> Any:
     """Runs a script of tests/support/scripts as a user would and returns the JSON that it prints last.
 
-    Its environment says nothing of where to find Headrace or Python.
+    Its environment says nothing of where to find Headrace or Python, only how a JVM is started quickly.
     """
-    environment = {
-        key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK"))
-    }
     process = subprocess.run(
         [python, str(SCRIPTS / name), *arguments],
         cwd=cwd,
-        env=environment,
+        env=bare_environment(),
         capture_output=True,
         text=True,
         timeout=timeout_s,

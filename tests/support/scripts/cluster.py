@@ -140,7 +140,11 @@ def stopped_after_executor_death(ctx: hr.SessionContext) -> float | None:
 
 def main() -> dict[str, object]:
     seen: dict[str, object] = {}
-    config = {"spark.executor.memory": "512m", "spark.driver.memory": "1g"}
+    config = {
+        "spark.executor.memory": "512m",
+        "spark.driver.memory": "1g",
+        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
+    }
     with hr.SessionContext(master="local-cluster[2,1,1024]", config=config) as ctx:
         seen["driver jvm"] = int(ctx.spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
         seen["driver pid"] = os.getpid()

@@ -121,7 +121,11 @@ def on_a_cluster(ctx: hr.SessionContext, found: dict[str, object]) -> None:
 def main() -> None:
     master = sys.argv[1]
     found: dict[str, object] = {}
-    with hr.SessionContext(master=master, config={"spark.sql.execution.arrow.maxRecordsPerBatch": 100}) as ctx:
+    config = {
+        "spark.sql.execution.arrow.maxRecordsPerBatch": 100,
+        "spark.executor.extraJavaOptions": os.environ.get("SPARK_SUBMIT_OPTS", ""),
+    }
+    with hr.SessionContext(master=master, config=config) as ctx:
         (on_a_cluster if "cluster" in master else on_one_machine)(ctx, found)
     print(json.dumps(found))
 

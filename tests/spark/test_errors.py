@@ -11,9 +11,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException, PythonException, SparkRuntimeException
 
 import headrace as hr
 from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows
+from versions import has
 
 placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
 
@@ -120,15 +122,43 @@ def test_execute_raising_shows_class_message_and_traceback_in_native_pyspark(
     ctx.register_table(
         "rain", FunctionTable(raising_after_a_batch(lambda: FloodError("too much")), placement=placement)
     )
-    with pytest.raises(Exception) as caught:
+    kind, condition = (
+        (PythonException, "PYTHON_EXCEPTION")
+        if has("condition of a PythonException")
+        else (SparkRuntimeException, "PYTHON_DATA_SOURCE_ERROR")
+    )
+    with pytest.raises(kind) as caught:
         ctx.sql("SELECT sum(a) FROM rain").collect()
+    assert caught.value.getCondition() == condition
+    assert caught.value.getSqlState() == "38000"
+    assert f"[{condition}]" in caught.value.getMessage()
     text = str(caught.value)
-    assert "FloodError: too much" in text
+    assert text.startswith(f"{__name__}.FloodError: too much")
     assert "in river" in text
     assert "'rain'" in text
     assert "partition 0" in text
     assert "py4j" not in text
     assert len(text) < 4000
+
+
+@pytest.mark.parametrize("method", ["supports_filters_pushdown", "scan"])
+def test_planning_that_raises_is_an_analysis_exception_in_native_pyspark(ctx: hr.SessionContext, method: str) -> None:
+    ctx.register_table("rain", BadProvider(method, raising(lambda: FloodError("no clouds"))))
+    with pytest.raises(AnalysisException) as caught:
+        ctx.spark.table("rain").where("a = 1").collect()
+    assert caught.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
+    text = str(caught.value)
+    assert text.startswith(f"{__name__}.FloodError: no clouds\n  in BadProvider.{method}, table 'rain'")
+    assert "in river" in text
+
+
+def test_batch_of_another_schema_is_a_pyspark_exception_in_native_pyspark(ctx: hr.SessionContext) -> None:
+    ctx.register_table("rain", FunctionTable(lambda _partition: iter([pa.record_batch({"b": [1]})])))
+    for action in (lambda frame: frame.collect(), lambda frame: frame.toArrow(), lambda frame: frame.show()):
+        with pytest.raises(SparkRuntimeException) as caught:
+            action(ctx.table("rain"))
+        assert caught.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
+        assert str(caught.value).startswith("SchemaMismatchError: FunctionPlan.execute yielded a batch")
 
 
 @placements

@@ -44,6 +44,11 @@ DIFFERENCES = {
         "`from_data_source` passes filters to `pushFilters`, and `as_data_source` takes some",
         "the Python Data Source has no `pushFilters`: Spark filters",
     ),
+    "condition of a PythonException": Difference(
+        (4, 2),
+        "`df.collect()` raises a provider's error as `PythonException`, with the condition `PYTHON_EXCEPTION`",
+        "it is a `SparkRuntimeException` with `PYTHON_DATA_SOURCE_ERROR`; Spark's own PythonException has no condition",
+    ),
     "doubled quotes": Difference(
         (4, 1),
         "Spark's parser reads `'it''s'` as one text with a quote in it",

@@ -69,11 +69,16 @@ class Failure:
         return failure
 
     def to_dict(self) -> dict[str, Any]:
-        """For embedding in a JSON message; ``text`` is what the JVM shows."""
-        return {**asdict(self), "text": self.text()}
+        """For embedding in a JSON message; ``text`` is what the JVM shows, and begins with ``headline``."""
+        return {**asdict(self), "text": self.text(), "headline": self.headline()}
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict())
+
+    def headline(self) -> str:
+        """Class and message."""
+        name = self.exception_type.removeprefix("builtins.").removeprefix("headrace.errors.")
+        return f"{name}: {self.message}"
 
     def text(self) -> str:
         """What a person reads: class and message first, then where, then the traceback of the user's code."""
@@ -82,8 +87,7 @@ class Failure:
             place.append(f"table {self.table!r}")
         if self.partition is not None:
             place.append(f"partition {self.partition}")
-        name = self.exception_type.removeprefix("builtins.").removeprefix("headrace.errors.")
-        lines = [f"{name}: {self.message}"]
+        lines = [self.headline()]
         if place:
             lines.append(f"  in {', '.join(place)}")
         if self.traceback:

@@ -4,22 +4,38 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import org.apache.spark.QueryContext;
+import org.apache.spark.SparkRuntimeException;
+import org.apache.spark.sql.AnalysisException;
+import scala.Option;
+import scala.collection.immutable.Map;
 
 /**
  * An error for Python to raise as one of its own; driver and executor JVM.
  *
  * <p>Wherever it arose, it has a record in JSON that Python rebuilds it from: {@code Failure} in
- * headrace/execute/failure.py. An IllegalArgumentException because PySpark turns that into a clean exception of its
- * own. It has no JVM stack trace: the message holds the Python one, which is the one that helps.
+ * headrace/execute/failure.py. Who calls PySpark itself sees one of PySpark's exceptions, with a condition, because Spark
+ * passes errors that have one on as they are: this one, or one that it is the cause of. It has no JVM stack trace: the
+ * message holds the Python one, which is the one that helps.
  */
-public final class HeadraceException extends IllegalArgumentException {
+public final class HeadraceException extends SparkRuntimeException {
   private static final long serialVersionUID = 1L;
   private static final ObjectMapper JSON = new ObjectMapper();
+
+  /** Spark knows no conditions but its own, and this is what it calls an error of a table made in Python. */
+  private static final String CONDITION = "PYTHON_DATA_SOURCE_ERROR";
+
+  private final String text;
   private final String failure;
 
   private HeadraceException(String text, String failure) {
-    super(text);
+    super(CONDITION, parameters("run", text), null, new QueryContext[0], "");
+    this.text = text;
     this.failure = failure;
+  }
+
+  private static Map<String, String> parameters(String action, String text) {
+    return new Map.Map3<>("action", action, "type", "table", "msg", text);
   }
 
   /** An error that arose in the JVM. {@code error} names a class of headrace.errors; {@code place} may be null. */
@@ -53,6 +69,37 @@ public final class HeadraceException extends IllegalArgumentException {
       return null;
     }
     return null;
+  }
+
+  /** As what fails while Spark plans is seen in PySpark: an AnalysisException. */
+  public AnalysisException whilePlanning() {
+    Option<Object> nowhere = Option.empty();
+    Option<Throwable> cause = Option.apply(this);
+    Map<String, String> parameters = parameters("plan", text);
+    return new AnalysisException(
+        text, nowhere, nowhere, cause, Option.apply(CONDITION), parameters, new QueryContext[0]);
+  }
+
+  /** As what fails in a task is seen in PySpark: a PythonException if code of the user's raised, else this. */
+  public RuntimeException inTask() {
+    JsonNode record;
+    try {
+      record = JSON.readTree(failure);
+    } catch (JsonProcessingException e) {
+      return this;
+    }
+    String headline = record.path("headline").asText();
+    if (!record.path("error").asText().equals("ProviderError") || headline.isEmpty() || !text.startsWith(headline)) {
+      return this;
+    }
+    RuntimeException seen = Versions.pythonException(headline, text.substring(headline.length()).strip(), this);
+    return seen == null ? this : seen;
+  }
+
+  /** The text alone, with which Python's own message begins; Spark would put its condition before it. */
+  @Override
+  public String getMessage() {
+    return text;
   }
 
   /** The record; called from Python. */

@@ -1,5 +1,6 @@
 package org.headrace.spark;
 
+import java.lang.reflect.Constructor;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
@@ -9,10 +10,13 @@ import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
 import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.QueryContext;
 import org.apache.spark.TaskContext;
+import org.apache.spark.api.python.PythonException;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
+import scala.Option;
 
 /**
  * All that differs between Spark 4.0, 4.1, 4.2 and 4.3, so that one jar serves them; driver and executor JVM.
@@ -34,6 +38,13 @@ public final class Versions {
           .filter(method -> method.getName().equals("toArrowSchema"))
           .max((one, other) -> Integer.compare(one.getParameterCount(), other.getParameterCount()))
           .orElseThrow();
+
+  /** From 4.2: message, cause, condition, its parameters, context. Before, a PythonException has no condition. */
+  private static final Constructor<?> PYTHON_EXCEPTION =
+      Arrays.stream(PythonException.class.getConstructors())
+          .filter(made -> made.getParameterCount() == 5 && made.getParameterTypes()[1] == Throwable.class)
+          .findFirst()
+          .orElse(null);
 
   private Versions() {}
 
@@ -77,6 +88,23 @@ public final class Versions {
     arguments[1] = timeZone;
     try {
       return (Schema) TO_ARROW_SCHEMA.invoke(null, arguments);
+    } catch (ReflectiveOperationException e) {
+      throw unexpected(e);
+    }
+  }
+
+  /** What PySpark raises as PythonException, with its condition and the text in two parts; null before 4.2. */
+  static RuntimeException pythonException(String message, String traceback, Throwable cause) {
+    if (PYTHON_EXCEPTION == null) {
+      return null;
+    }
+    scala.collection.immutable.Map<String, String> parameters =
+        new scala.collection.immutable.Map.Map2<>("msg", message, "traceback", traceback);
+    Option<String> condition = Option.apply("PYTHON_EXCEPTION");
+    try {
+      return (RuntimeException)
+          PYTHON_EXCEPTION.newInstance(
+              message + ":\n" + traceback, cause, condition, parameters, new QueryContext[0]);
     } catch (ReflectiveOperationException e) {
       throw unexpected(e);
     }

@@ -48,7 +48,7 @@ public final class Planners {
     LIVE.remove(context);
   }
 
-  /** Asks a context's planner; its failures are thrown as {@link HeadraceException}. */
+  /** Asks a context's planner; its failures are thrown as AnalysisExceptions, caused by a {@link HeadraceException}. */
   public static JsonNode ask(String context, String operation, Object payload) {
     Planner planner = LIVE.get(context);
     if (planner == null) {
@@ -63,7 +63,7 @@ public final class Planners {
     }
     JsonNode failure = answer.get("failure");
     if (failure != null) {
-      throw HeadraceException.from(failure);
+      throw unchecked(HeadraceException.from(failure).whilePlanning());
     }
     return answer;
   }
@@ -80,8 +80,14 @@ public final class Planners {
     }
   }
 
-  private static HeadraceException failed(String message) {
-    return HeadraceException.of("HeadraceError", null, message);
+  private static RuntimeException failed(String message) {
+    return unchecked(HeadraceException.of("HeadraceError", null, message).whilePlanning());
+  }
+
+  /** Throws {@code error}, which Java's compiler would have us declare wherever Spark's interfaces declare nothing. */
+  @SuppressWarnings("unchecked")
+  private static <E extends Exception> RuntimeException unchecked(Exception error) throws E {
+    throw (E) error;
   }
 
   public static boolean isLive(String context) {

@@ -114,7 +114,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
             readEnd();
             return false;
           }
-          case Protocol.ERROR -> throw readError();
+          case Protocol.ERROR -> throw readError().inTask();
           default -> throw new IllegalStateException("FrameInput lets no other kind pass");
         }
       }

@@ -15,7 +15,7 @@ UNIT_TESTS := -n 2 --dist worksteal tests/unit
 SPARK_TESTS := -n 2 --dist loadfile --no-loadscope-reorder tests/process tests/spark
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit soak test-oldest matrix jars lint docs bench faults jar wheel clean jdk
+.PHONY: help demo test unit soak test-oldest matrix jars lint docs bench faults jar wheel release-check clean jdk
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -72,6 +72,10 @@ jar: $(STAMP) $(JAR)  ## Compile the connector
 wheel: $(STAMP)  ## Build the wheel into dist/, against the oldest Spark
 	rm -f $(JAR)
 	$(BIN)/pip wheel --no-deps -w dist .
+
+release-check: $(STAMP)  ## Build wheel and sdist, check them, and try the wheel in an empty environment
+	$(BIN)/pip install --quiet --group release
+	$(BIN)/python -m tools.release_check
 
 clean:  ## Remove everything that was built
 	rm -rf $(VENV) .venv-oldest .matrix build dist src/*.egg-info $(JAR)

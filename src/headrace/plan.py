@@ -137,13 +137,16 @@ class HashPartitioning:
 
 
 Partitioning = UnknownPartitioning | KeyPartitioning | HashPartitioning
+"""What a plan may say of its partitions: UnknownPartitioning, KeyPartitioning or HashPartitioning."""
 
 
 class Placement(enum.Enum):
-    """Where ``execute`` runs: in Spark's Python workers, or in the user's own process."""
+    """Where ``execute`` runs."""
 
     EXECUTORS = "executors"
+    """In Spark's Python workers; the plan is pickled."""
     DRIVER = "driver"
+    """In the user's own process; nothing is pickled, and batches are served to the executors."""
 
 
 class ExecutionPlan(ABC):

@@ -28,6 +28,7 @@ class Pushdown(enum.Enum):
 
 
 FilterPushdown = Pushdown
+"""Another name of Pushdown."""
 
 
 class AggregatePushdown(enum.Enum):

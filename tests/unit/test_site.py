@@ -43,9 +43,8 @@ def test_site_styles_fetch_nothing_from_other_hosts(site: Path) -> None:
 
 
 def test_reference_has_every_public_name_once() -> None:
-    shown = [
-        name for page in REFERENCE.glob("*.md") for name in re.findall(r"^::: headrace\.(\S+)$", page.read_text(), re.M)
-    ]
+    entry = re.compile(r"^::: headrace\.((?:testing\.)?\w+)$", re.MULTILINE)
+    shown = [name for page in REFERENCE.glob("*.md") for name in entry.findall(page.read_text())]
     public = [*hr.__all__, *(f"testing.{name}" for name in testing.__all__)]
     assert sorted(shown) == sorted(public)
 
@@ -53,5 +52,12 @@ def test_reference_has_every_public_name_once() -> None:
 def test_reference_page_of_every_name_was_made(site: Path) -> None:
     pages = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
     headings = set(re.findall(r'<h2 id="(headrace\.[\w.]+)"', pages))
-    missing = [name for name in hr.__all__ if f"headrace.{name}" not in headings]
-    assert missing == []
+    assert [name for name in hr.__all__ if f"headrace.{name}" not in headings] == []
+
+
+def test_reference_says_something_about_every_name(site: Path) -> None:
+    """An entry is a heading, a signature, and then words: a docstring."""
+    pages = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
+    entries = re.split(r'<h2 id="headrace\.', pages)[1:]
+    silent = [entry.partition('"')[0] for entry in entries if "<p>" not in entry.partition("<h3")[0]]
+    assert silent == []

@@ -53,6 +53,7 @@ class TableSink:
         partition: int | None = None,
     ) -> None:
         self.schema = packing.schema
+        """The table's columns."""
         self._packing = packing
         self._channel = channel
         self._whole = whole

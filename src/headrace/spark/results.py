@@ -59,6 +59,7 @@ class ResultStream:
         connector: Any = frame.sparkSession.sparkContext._jvm
         message = connector.org.headrace.spark.results.ResultJob.schema(frame._jdf)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(message))
+        """The result's columns, known before the first batch."""
         _check_types(self.schema)
         self._inbox = ResultInbox(self.schema, bounded=bounded)
         self._on_progress = on_progress

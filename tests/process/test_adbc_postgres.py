@@ -441,3 +441,118 @@ def _await(condition: Any, seconds: float = 30) -> None:
     while not condition():
         assert time.monotonic() < deadline, "not within the time"
         time.sleep(0.02)
+
+
+# --- aggregates, orders, runtime filters -----------------------------------------------------------------
+
+AWKWARD = """
+DROP TABLE IF EXISTS awkward;
+CREATE COLLATION IF NOT EXISTS ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+CREATE TABLE awkward (k text, c text COLLATE ci, p char(4), i2 smallint, i4 int, i8 bigint, r real, x double precision,
+  d numeric(8, 2), b boolean, day date, ts timestamp, tz timestamptz, y bytea, u uuid);
+INSERT INTO awkward SELECT CASE WHEN i % 11 = 3 THEN NULL ELSE (ARRAY['a', 'B', 'b', 'é', 'Z', ''])[1 + i % 6] END,
+  (ARRAY['x', 'X', 'y'])[1 + i % 3], (ARRAY['ab', 'ab ', 'c'])[1 + i % 3], nullif(i % 7, 3), nullif(i, 9),
+  i::bigint << 40,
+  i / 8.0, CASE WHEN i = 13 THEN 'NaN' WHEN i = 14 THEN '-0' ELSE i / 3.0 END, nullif(i, 5) / 4.0, i % 2 = 0,
+  DATE '2024-01-01' + i % 5, TIMESTAMP '2024-01-01' + i * interval '1 minute',
+  TIMESTAMPTZ '2024-01-01Z' + i * interval '1 s',
+  decode(lpad(to_hex(i), 4, '0'), 'hex'), ('00000000-0000-0000-0000-0000000000' || lpad(to_hex(i), 2, '0'))::uuid
+  FROM generate_series(1, 60) i;
+ANALYZE awkward
+"""
+QUERIES = [
+    "SELECT k, count(*), count(i4), min(k), max(k), sum(i4), avg(i4) FROM {t} GROUP BY k",
+    "SELECT c, p, count(*), max(u) FROM {t} GROUP BY c, p",
+    "SELECT DISTINCT k, b FROM {t}",
+    "SELECT count(DISTINCT c), count(DISTINCT k), sum(DISTINCT i2), avg(DISTINCT i8) FROM {t}",
+    "SELECT sum(i2), sum(i8), sum(d), min(d), max(d), min(x), max(x), sum(r), avg(r) FROM {t}",
+    "SELECT k, avg(d), sum(d) FROM {t} GROUP BY k",
+    "SELECT day, b, count(*), min(ts), max(tz), min(day) FROM {t} GROUP BY day, b HAVING count(*) > 3",
+    "SELECT count(*), sum(i4), min(k), avg(x) FROM {t} WHERE i8 < 0",
+    "SELECT k, sum(i4) AS s FROM {t} WHERE b GROUP BY k ORDER BY s DESC LIMIT 2",
+]
+TOPS = [
+    "k, i8",
+    "k DESC, i8 DESC",
+    "k NULLS LAST, i8",
+    "x DESC, i8",
+    "c, i8",
+    "p DESC, i8",
+    "d NULLS LAST, i8",
+    "u DESC",
+]
+
+
+@pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"])
+def awkward(request: pytest.FixtureRequest, postgres: Postgres, ctx: hr.SessionContext) -> Any:
+    """The table with all it can do, and as a table that Spark does everything with."""
+
+    class Plain(hr.AdbcTable):
+        def supports_aggregate_pushdown(self, aggregation: hr.Aggregation) -> hr.AggregatePushdown:
+            return hr.AggregatePushdown.UNSUPPORTED
+
+        def supports_top_n_pushdown(self, order: Any, limit: int) -> hr.Pushdown:
+            return hr.Pushdown.UNSUPPORTED
+
+    postgres.run(*AWKWARD.split(";"))
+    ctx.register_table("awkward", hr.AdbcTable("postgresql", postgres.uri, "awkward", "i8", partitions=3))
+    ctx.register_table("plain", Plain("postgresql", postgres.uri, "awkward"))
+    before = ctx.spark.conf.get("spark.sql.adaptive.enabled")
+    ctx.spark.conf.set("spark.sql.adaptive.enabled", request.param)
+    yield ctx
+    ctx.spark.conf.set("spark.sql.adaptive.enabled", before)
+
+
+def test_aggregates_in_the_database_are_those_of_spark(awkward: hr.SessionContext) -> None:
+    for query in QUERIES:
+        found, expected = (awkward.collect(query.format(t=table)) for table in ("awkward", "plain"))
+        assert found.schema == expected.schema
+        rows = [sorted(map(str, map(_rounded, table.to_pylist()))) for table in (found, expected)]
+        assert rows[0] == rows[1], query
+        plan = awkward.explain(query.format(t="awkward"))
+        assert "COMPLETE" in plan, plan
+
+
+def _rounded(row: dict[str, Any]) -> dict[str, Any]:
+    """Sums of doubles depend on the order in which they are added."""
+    return {name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()}
+
+
+def test_orders_in_the_database_are_those_of_spark(awkward: hr.SessionContext) -> None:
+    for order in TOPS:
+        for cut in ("LIMIT 7", "LIMIT 5 OFFSET 8"):
+            query = f"SELECT k, i8, x, c FROM {{t}} ORDER BY {order} {cut}"
+            found, expected = (awkward.collect(query.format(t=table)) for table in ("awkward", "plain"))
+            assert str(found.to_pylist()) == str(expected.to_pylist()), query
+    explained = awkward.explain("SELECT k FROM awkward ORDER BY k LIMIT 5 OFFSET 2")
+    assert "EXACT" in explained
+
+
+def test_join_sends_its_keys_to_the_database(awkward: hr.SessionContext, postgres: Postgres) -> None:
+    planned: list[Any] = []
+
+    class Dimension(hr.MemTable):
+        def supports_filters_pushdown(self, filters: Any) -> Any:
+            return [hr.Pushdown.UNSUPPORTED] * len(filters)
+
+    class Recorded(hr.AdbcTable):
+        def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+            planned.append(super().scan(request))
+            return planned[-1]
+
+    awkward.register_table("facts", Recorded("postgresql", postgres.uri, "awkward", "i8", partitions=3))
+    awkward.register_table("names", Dimension(pa.table({"k": ["b", "é", "q"], "wanted": [1, 1, 0]})))
+    query = "SELECT count(*) AS n, sum(i4) AS s FROM {t} JOIN names ON {t}.k = names.k WHERE names.wanted = 1"
+    found, expected = (awkward.collect(query.format(t=table)).to_pylist() for table in ("facts", "plain"))
+    assert found == expected
+    assert all("IN ('" in sql for sql in planned[-1].queries), planned[-1].queries
+
+
+def test_database_keeps_the_promises_of_aggregates_and_orders(postgres: Postgres) -> None:
+    postgres.run(*AWKWARD.split(";"))
+    columns = "c, x, d"
+    postgres.run(
+        "DROP VIEW IF EXISTS few", f"CREATE VIEW few AS SELECT {columns} FROM awkward WHERE i8 > 40::bigint << 40"
+    )
+    report = check_provider(hr.AdbcTable("postgresql", postgres.uri, "few"), samples=1, planning_budget_s=60)
+    assert report.ok, str(report)

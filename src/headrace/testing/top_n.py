@@ -31,10 +31,11 @@ def check_top_n(probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...]
     for order in _orders(truth.table, rng, samples):
         if _answer(probe, order, 1) is Pushdown.UNSUPPORTED:
             continue
-        for limit in sorted({1, max(1, truth.count // 2), truth.count + 1}):
-            for filters in dict.fromkeys([(), *some]):
-                for offset in (0, 1, limit):
-                    _check(probe, truth, filters, order, limit, offset)
+        half = max(1, truth.count // 2)
+        for limit, offset in dict.fromkeys([(1, 0), (1, 1), (half, 0), (half, 1), (truth.count + 1, half)]):
+            _check(probe, truth, (), order, limit, offset)
+        for filters in some:
+            _check(probe, truth, filters, order, half, 0)
     for offset in sorted({1, truth.count // 2, truth.count + 1} - {0}):
         _check_offset(probe, truth, offset)
 

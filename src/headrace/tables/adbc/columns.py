@@ -69,14 +69,17 @@ def qualified(table: Sequence[str]) -> str:
     return ".".join(map(quoted, table))
 
 
+def compared_sql(column: DatabaseColumn, dialect: str, *, equality: bool = False) -> str:
+    """A column in a form that compares as in Spark: text by its bytes. ``equality``: only what is equal matters."""
+    if column.type != pa.string() or (equality and column.bytewise):
+        return column.sql
+    return f"CAST({quoted(column.name)} AS TEXT) COLLATE {_BINARY_COLLATION[dialect]}"
+
+
 def order_sql(key: SortKey, column: DatabaseColumn, dialect: str) -> str:
     """One item of ORDER BY, ordered as in Spark: text by its bytes, nulls where the key says."""
-    text = quoted(column.name)
-    if column.type == pa.string():
-        text = text if dialect == "sqlite" else f"CAST({text} AS TEXT)"
-        text += f" COLLATE {_BINARY_COLLATION[dialect]}"
     direction = "DESC" if key.descending else "ASC"
-    return f"{text} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
+    return f"{compared_sql(column, dialect)} {direction} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
 
 def sqlite_marked(select: str, columns: Sequence[DatabaseColumn], *, limited: bool) -> str:

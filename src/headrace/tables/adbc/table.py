@@ -10,10 +10,12 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError, RegistrationError
 from headrace.expr.nodes import Expr
-from headrace.plan import ExecutionPlan, ScanRequest, SortKey, Statistics, UnknownPartitioning
-from headrace.provider import FilterPushdown, TableProvider
+from headrace.expr.semantics import is_comparable
+from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, SortKey, Statistics, UnknownPartitioning
+from headrace.provider import AggregatePushdown, FilterPushdown, Pushdown, TableProvider
 from headrace.pruning.predicate import ContainerStats, PruningPredicate
 from headrace.tables.adbc.access import AdbcAccess, AdbcCountStream, AdbcStream, driver_name
+from headrace.tables.adbc.aggregates import aggregate_items, orders_alike
 from headrace.tables.adbc.columns import (
     DatabaseColumn,
     columns_of,
@@ -25,9 +27,11 @@ from headrace.tables.adbc.columns import (
 )
 from headrace.tables.adbc.ranges import KeyRange, key_ranges, supports_ranges
 
+_LONGEST_CONDITION = 200_000  # characters of SQL; SQLite takes a million in all
+
 
 class AdbcTable(TableProvider):
-    """A table or view of a database. Columns, filters and limits become SQL; rows come as Arrow.
+    """A table or view of a database. Columns, filters, aggregates, orders and limits become SQL; rows come as Arrow.
 
     ``driver`` names the package ``adbc_driver_<name>``, with or without that prefix: "postgresql", "sqlite", "duckdb".
     With another driver whole columns are read and Spark does the rest. ``uri`` is what the driver connects with,
@@ -38,8 +42,10 @@ class AdbcTable(TableProvider):
     as ``partitions`` ranges of it, each on a connection of its own. Without it there is one partition. ``order_by``
     (SortKeys or column names): each partition is sorted by the database, and Spark is told so.
 
-    The filters that the database decides as Spark does are exact, all others stay with Spark. Each partition, and
-    each retry, is a query of its own: rows that change meanwhile are seen as they are then.
+    The filters that the database decides as Spark does are exact, all others stay with Spark. So it is with GROUP BY,
+    DISTINCT and aggregates, and with ORDER BY ... LIMIT ... OFFSET: where the database means what Spark means, each is
+    one query on one connection. The keys that a join's other side has become an IN list. Each partition, and each
+    retry, is a query of its own: rows that change meanwhile are seen as they are then.
 
     Raises ValueError for names and numbers that make no sense, TypeError for an ``order_by`` of other things.
     """
@@ -103,20 +109,33 @@ class AdbcTable(TableProvider):
         translated = (filter_.to_sql(dialect, schema=schema) for filter_ in filters)
         return [FilterPushdown.UNSUPPORTED if sql is None else FilterPushdown.EXACT for sql in translated]
 
+    def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
+        """COMPLETE, or nothing: a database that adds up some of it may as well add up all."""
+        return AggregatePushdown.UNSUPPORTED if self._items(aggregation) is None else AggregatePushdown.COMPLETE
+
+    def supports_top_n_pushdown(self, order: Sequence[SortKey], limit: int) -> Pushdown:
+        columns, dialect = self._description().columns, self._access.dialect
+        exact = dialect is not None and orders_alike(order, columns, dialect)
+        return Pushdown.EXACT if exact else Pushdown.UNSUPPORTED
+
+    def supports_offset_pushdown(self, offset: int, limit: int | None) -> bool:
+        """After an order only: without one, a retried query might leave out other rows."""
+        return limit is not None
+
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         described = self._description()
-        columns = [described.columns[name] for name in request.projection]
-        ordering = self._ordering(request)
+        whole = request.aggregation is not None or request.order
+        conditions = [[]] if whole else self._conditions(request)
         return AdbcPlan(
             access=self._access,
-            schema=pa.schema([described.schema.field(name) for name in request.projection]),
-            queries=tuple(
-                self._query(columns, [*request.filters, *condition], ordering, request.limit)
-                for condition in self._conditions(request)
-            ),
-            ordering=ordering,
+            schema=self._plan_schema(request),
+            queries=tuple(self._query(request, condition) for condition in conditions),
+            ordering=() if request.aggregation is not None else request.order or self._ordering(request),
             text=self._text(request),
             marked=self._access.driver == "sqlite",
+            runtime_filter_columns=tuple(field.name for field in described.schema if is_comparable(field.type))
+            if self._access.dialect
+            else (),
         )
 
     def statistics(self) -> Statistics | None:
@@ -154,7 +173,7 @@ class AdbcTable(TableProvider):
         if key is None:
             return [[]]
         containers = [ContainerStats({key: range_.stats()}) for range_ in described.ranges]
-        kept = PruningPredicate(request.filters, described.schema).keep(containers)
+        kept = PruningPredicate((*request.filters, *request.runtime_filters), described.schema).keep(containers)
         predicates = [
             range_.predicate(key, described.schema.field(key).type)
             for range_, keep in zip(described.ranges, kept, strict=True)
@@ -168,31 +187,60 @@ class AdbcTable(TableProvider):
         read = next((i for i, name in enumerate(names) if name not in request.projection), len(names))
         return self._order_by[:read]
 
-    def _query(
-        self, columns: list[DatabaseColumn], filters: list[Expr], ordering: tuple[SortKey, ...], limit: int | None
-    ) -> str:
+    def _items(self, aggregation: Aggregation) -> tuple[list[DatabaseColumn], list[str]] | None:
+        dialect = self._access.dialect
+        return None if dialect is None else aggregate_items(aggregation, self._description().columns, dialect)
+
+    def _plan_schema(self, request: ScanRequest) -> pa.Schema:
+        if request.aggregation is not None:
+            return request.schema
+        return pa.schema([self._description().schema.field(name) for name in request.projection])
+
+    def _query(self, request: ScanRequest, condition: list[Expr]) -> str:
         described, dialect = self._description(), self._access.dialect
-        bytewise = {name for name, column in described.columns.items() if column.bytewise}
-        conditions = [
-            expr.to_sql(dialect, schema=described.schema, bytewise=bytewise) if dialect else None for expr in filters
-        ]
-        if None in conditions:
-            raise HeadraceError(f"{filters[conditions.index(None)]!r} was not answered EXACT, but is asked for")
-        tail = f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}" if conditions else ""
+        groups: list[str] = []
+        if request.aggregation is None:
+            columns = [described.columns[name] for name in request.projection]
+        else:
+            found = self._items(request.aggregation)
+            if found is None:
+                raise HeadraceError(f"{request.aggregation!r} was not answered COMPLETE, but is asked for")
+            columns, groups = found
+        tail = self._where(request, condition)
+        if groups:
+            tail += f" GROUP BY {', '.join(groups)}"
+        ordering = request.order or (self._ordering(request) if request.aggregation is None else ())
         if ordering and dialect:
             items = [order_sql(key, described.columns[key.column], dialect) for key in ordering]
             tail += f" ORDER BY {', '.join(items)}"
-        if limit is not None and dialect:
-            tail += f" LIMIT {int(limit)}"
+        if request.limit is not None and dialect:
+            tail += f" LIMIT {int(request.limit)}"
+        if request.offset and dialect:
+            tail += f" OFFSET {int(request.offset)}"
         source = f" FROM {qualified(self._table)}{tail}"
         if not columns:
             return f"SELECT count(*) AS c FROM (SELECT 1 AS one{source}) AS q"
         select = f"SELECT {', '.join(f'{column.sql} AS {quoted(column.name)}' for column in columns)}{source}"
-        return sqlite_marked(select, columns, limited=limit is not None) if dialect == "sqlite" else select
+        limited = request.limit is not None
+        return sqlite_marked(select, columns, limited=limited) if dialect == "sqlite" else select
+
+    def _where(self, request: ScanRequest, condition: list[Expr]) -> str:
+        required = [(expr, self._sql(expr)) for expr in (*request.filters, *condition)]
+        for expr, sql in required:
+            if sql is None:
+                raise HeadraceError(f"{expr!r} was not answered EXACT, but is asked for")
+        learnt = [self._sql(expr) for expr in request.runtime_filters]
+        conditions = [sql for _, sql in required] + [sql for sql in learnt if sql and len(sql) <= _LONGEST_CONDITION]
+        return f" WHERE {' AND '.join(f'({sql})' for sql in conditions)}" if conditions else ""
+
+    def _sql(self, expr: Expr) -> str | None:
+        described, dialect = self._description(), self._access.dialect
+        bytewise = {name for name, column in described.columns.items() if column.bytewise}
+        return expr.to_sql(dialect, schema=described.schema, bytewise=bytewise) if dialect else None
 
     def _text(self, request: ScanRequest) -> str:
         parts = [f"{self._access.driver} {self.name}"]
-        if self._partition_on is not None:
+        if request.aggregation is None and not request.order and self._partition_on is not None:
             kept, total = len(self._conditions(request)), len(self._description().ranges)
             parts.append(f"{kept} of {total} ranges of {self._partition_on}")
         return ", ".join(parts)
@@ -220,8 +268,10 @@ class AdbcPlan(ExecutionPlan):
         ordering: tuple[SortKey, ...],
         text: str,
         marked: bool,
+        runtime_filter_columns: tuple[str, ...] = (),
     ) -> None:
         self.schema = schema
+        self.runtime_filter_columns = runtime_filter_columns
         self.partitioning = UnknownPartitioning(len(queries))
         self.ordering = ordering
         self.queries = queries

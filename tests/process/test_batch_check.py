@@ -88,7 +88,7 @@ def test_batch_check_of_whole_batches_of_every_type_and_slice_passes(found: dict
 @pytest.mark.parametrize("name", INSIDE)
 def test_batch_check_of_broken_offsets_names_column_found_and_expected(found: dict[str, list[str]], name: str) -> None:
     error, message = found[f"inside {name}"]
-    assert error == "IllegalArgumentException"
+    assert error == "Broken"
     assert message.startswith("column 'c")
     assert "expected" in message
 
@@ -96,7 +96,7 @@ def test_batch_check_of_broken_offsets_names_column_found_and_expected(found: di
 @pytest.mark.parametrize("kind", ["text", "lists"])
 @pytest.mark.parametrize("number", range(len(ENDS)))
 def test_batch_check_of_broken_ends_is_refused(found: dict[str, list[str]], kind: str, number: int) -> None:
-    assert found[f"ends {kind} {number}"][0] == "IllegalArgumentException"
+    assert found[f"ends {kind} {number}"][0] == "Broken"
 
 
 def test_batch_check_of_a_body_that_is_too_short_is_refused(found: dict[str, list[str]]) -> None:

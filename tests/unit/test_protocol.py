@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 from typing import Any
@@ -140,7 +141,33 @@ def test_golden_nested_stream_is_read_whole() -> None:
     assert read_totals(end) == (fields["rows"], 1) == (rows.num_rows, 1)
 
 
-@pytest.mark.parametrize("kind", [0, 5, 255])
+def test_golden_stream_of_columns_as_they_are_is_what_the_writer_sends() -> None:
+    fields, stream = golden("stream of columns as they are")
+    with connected(stream) as sock:
+        frames = []
+        while (frame := read_frame(sock, fields["nonce"])) is not None:
+            frames.append(frame)
+    assert [frame.kind.name for frame in frames] == fields["kinds"]
+    arrow = {FrameKind.SCHEMA, FrameKind.DICTIONARY, FrameKind.BATCH}
+    batches: list[pa.RecordBatch] = []
+    for start in [at for at, frame in enumerate(frames) if frame.kind is FrameKind.SCHEMA]:
+        messages = itertools.takewhile(lambda frame: frame.kind in arrow - {FrameKind.SCHEMA}, frames[start + 1 :])
+        part = b"".join(bytes(frame.message) for frame in [frames[start], *messages])
+        batches.extend(pa.ipc.open_stream(part))
+    assert [list(row.values()) for batch in batches for row in batch.to_pylist()] == fields["rows"]
+    assert read_totals(frames[-1]) == (sum(batch.num_rows for batch in batches), len(batches))
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        writer = FrameWriter(theirs, pa.schema([("d", pa.string()), ("v", pa.string())]), fields["nonce"])
+        writer.schema()
+        for batch in batches:
+            writer.batch(batch)
+        writer.end()
+        assert [read_frame(ours, fields["nonce"]) for _ in frames] == frames
+
+
+@pytest.mark.parametrize("kind", [0, 6, 255])
 def test_frame_of_an_unknown_kind_is_a_transport_error(kind: int) -> None:
     header = protocol.FRAME_HEADER.pack(kind, protocol.PROTOCOL_VERSION, 0, 0, 0, 1)
     with connected(header) as sock, pytest.raises(TransportError, match=f"not a Headrace frame .kind {kind},"):

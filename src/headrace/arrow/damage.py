@@ -18,7 +18,10 @@ _BYTES = {pa.string(): pa.binary(), pa.large_string(): pa.large_binary(), pa.str
 
 
 class DamageCheck:
-    """Checks batches of one schema. ``read``: the columns whose values are read in this process. Thread-safe."""
+    """Checks batches of one schema. ``read``: the columns whose values are read in this process. Thread-safe.
+
+    Of one batch some of them may not be read: ``unread``.
+    """
 
     def __init__(self, schema: pa.Schema, read: Collection[str] = ()) -> None:
         self._needed = not all(_is_flat(field.type) for field in schema)
@@ -28,7 +31,7 @@ class DamageCheck:
             if (field.name in read and not _is_flat(field.type)) or _is_deep(field.type)
         ]
 
-    def damage(self, batch: pa.RecordBatch) -> str | None:
+    def damage(self, batch: pa.RecordBatch, unread: Collection[str] = ()) -> str | None:
         """What is wrong with ``batch``, naming the column; None where nothing is."""
         if not self._needed:
             return None
@@ -37,6 +40,8 @@ class DamageCheck:
         except _DAMAGE as error:
             return _named(batch, error)
         for index, kind in self._in_full:
+            if unread and batch.schema.names[index] in unread:
+                continue
             try:
                 batch.column(index).view(kind).validate(full=True)
             except _DAMAGE as error:

@@ -13,6 +13,7 @@ from headrace.arrow.conversion import converter
 from headrace.arrow.damage import DamageCheck
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import NullCheck
+from headrace.arrow.sending import ColumnsAsTheyAre
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources, hint_for
 from headrace.arrow.types import wire_schema
 from headrace.errors import SchemaMismatchError
@@ -55,10 +56,19 @@ class PartitionStream:
 
     Raises SchemaMismatchError where a batch breaks the plan's promise; user exceptions pass unchanged.
     Single-threaded, except that ``stop.request()`` may come from anywhere. ``source`` is what ``execute`` returned,
-    where that was called already.
+    where that was called already. ``as_they_are``: some columns may be dictionaries or views where that is cheaper for who
+    sends them; the schema of such a batch says so.
     """
 
-    def __init__(self, task: ScanTask, partition: int, stop: StopFlag, source: BatchSource | None = None) -> None:
+    def __init__(
+        self,
+        task: ScanTask,
+        partition: int,
+        stop: StopFlag,
+        source: BatchSource | None = None,
+        *,
+        as_they_are: bool = False,
+    ) -> None:
         self.schema = task.wire_schema()
         self.task = task
         self.partition = partition
@@ -70,6 +80,7 @@ class PartitionStream:
         self._select = _selector(task.plan_schema, task.request_schema, self.schema)
         self._nulls = NullCheck(self.schema)
         self._buffers = DamageCheck(task.plan_schema, read=self._read_here())
+        self._as_they_are = ColumnsAsTheyAre(task.plan_schema, self.schema if as_they_are else pa.schema([]))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._stop.user_code():
@@ -86,12 +97,13 @@ class PartitionStream:
                 self._stop.check()  # a source may end because it was interrupted
                 return
             batch = self._checked(batch)
+            kept = self._check_buffers(batch)
             if self._remaining is not None:
                 if batch.num_rows > self._remaining:
                     batch = batch.slice(0, self._remaining)
-                    self._check_buffers(batch)  # it has another last offset now
+                    kept = self._check_buffers(batch)  # it has another last offset now
                 self._remaining -= batch.num_rows
-            yield from self._converted(batch)
+            yield from self._converted(batch, kept)
 
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
@@ -108,24 +120,24 @@ class PartitionStream:
                 f"(table {self.task.table!r}, partition {self.partition})"
             )
         expected = self.task.plan_schema
-        same = batch.schema.equals(expected)
-        if not same:
+        if not batch.schema.equals(expected):
             self._check_schema(batch.schema, "yielded a batch")
-        self._check_buffers(batch)
-        if not same:
             # Only what is declared nullable differs; small batches can be merged only if their schemas are equal.
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
         return batch
 
-    def _converted(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The batch in wire types; in several where its strings are too many for one. See ``arrow.conversion``."""
+    def _converted(self, batch: pa.RecordBatch, kept: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+        """The batch in wire types, except for what is ``kept`` as it is.
+
+        In several where its strings are too many for one. See ``arrow.conversion``.
+        """
         try:
-            selected = self._select(batch)
+            selected = self._select(batch, kept)
         except SchemaMismatchError:
             if batch.num_rows <= 1:
                 raise
             for part in halves(batch):
-                yield from self._converted(compacted(part))
+                yield from self._converted(compacted(part), {})
             return
         self._check_nulls(selected)
         yield selected
@@ -136,13 +148,16 @@ class PartitionStream:
         converted = {field.name for field in self.schema if planned.field(field.name).type != field.type}
         return converted | self._nulls.reads
 
-    def _check_buffers(self, batch: pa.RecordBatch) -> None:
-        damage = self._buffers.damage(batch)
+    def _check_buffers(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """Raises for a broken batch; returns the columns that nobody reads here, because they are sent as they are."""
+        kept = self._as_they_are.of(batch)
+        damage = self._buffers.damage(batch, unread=kept)
         if damage is not None:
             raise SchemaMismatchError(
                 f"{self.task.plan_name}.execute yielded a broken batch (table {self.task.table!r}, "
                 f"partition {self.partition}): {damage}"
             )
+        return kept
 
     def _check_schema(self, found: pa.Schema, what: str) -> None:
         expected = self.task.plan_schema
@@ -166,8 +181,14 @@ class PartitionStream:
             )
 
 
-def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
-    """A function from the plan's batches to the wire's: pick columns, prune nested fields, cast losslessly."""
+Select = Callable[[pa.RecordBatch, dict[str, pa.Array]], pa.RecordBatch]
+
+
+def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Select:
+    """A function from the plan's batches to the wire's: pick columns, prune nested fields, cast losslessly.
+
+    It takes the columns that need no cast as they are, by their names, beside the batch.
+    """
     positions = [plan.get_field_index(name) for name in request.names]
     steps = [
         converter(plan.field(position).type, field.type, field.name)
@@ -175,13 +196,17 @@ def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Callable[
     ]
     in_order = positions == list(range(len(plan)))
     if not any(steps) and pa.schema([plan.field(position) for position in positions]).equals(wire):
-        return (lambda batch: batch) if in_order else (lambda batch: batch.select(positions))
+        return (lambda batch, _: batch) if in_order else (lambda batch, _: batch.select(positions))
 
-    def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
+    def convert(batch: pa.RecordBatch, kept: dict[str, pa.Array]) -> pa.RecordBatch:
         columns = [
-            step(batch.column(position)) if step else batch.column(position)
-            for position, step in zip(positions, steps, strict=True)
+            kept[field.name] if field.name in kept else step(batch.column(position)) if step else batch.column(position)
+            for position, step, field in zip(positions, steps, wire, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=wire)
+        schema = wire
+        if kept:
+            fields = [field.with_type(column.type) for field, column in zip(wire, columns, strict=True)]
+            schema = pa.schema(fields)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return convert

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from headrace.arrow.batches import merged
+from headrace.arrow.sending import LARGE_ROWS
 from headrace.transport.frames import FrameWriter, is_at_least
 
 MERGED_ROWS = 64 * 1024
 MERGED_BYTES = 4 << 20
-_LARGE_ROWS = 8 * 1024
 _LARGE_BYTES = 256 * 1024
 _BUSY_SECONDS = 0.0005
 
@@ -40,7 +40,7 @@ class CoalescingWriter:
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Raises OSError when the reader is gone."""
-        large = batch.num_rows >= _LARGE_ROWS or is_at_least(batch, _LARGE_BYTES)
+        large = batch.num_rows >= LARGE_ROWS or is_at_least(batch, _LARGE_BYTES)
         if large or time.monotonic() - self._last_sent > _BUSY_SECONDS:
             self._send_queued([batch])
             return

@@ -27,7 +27,7 @@ class DriverPartition:
         self._thread_id = 0
         self._stopped = threading.Event()
         self._stop = StopFlag(self._interrupt)
-        self._stream = PartitionStream(task, partition, self._stop, source)
+        self._stream = PartitionStream(task, partition, self._stop, source, as_they_are=True)
 
     def serve(self, sock: socket.socket, nonce: int) -> None:
         self._thread_id = threading.get_ident()

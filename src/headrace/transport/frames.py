@@ -1,7 +1,7 @@
 """Frames: how batches, their end and their errors are written to a socket and read; driver and executor Python.
 
-A frame is a header (see ``protocol``) and its two parts. SCHEMA and BATCH carry an encapsulated Arrow IPC message
-(metadata, then body), END the number of rows and batches that were sent, ERROR a Failure as JSON. Each bears the nonce
+A frame is a header (see ``protocol``) and its two parts. SCHEMA, DICTIONARY and BATCH carry an encapsulated Arrow IPC
+message (metadata, then body), END the number of rows and batches that were sent, ERROR a Failure as JSON. Each bears the nonce
 of the request that it answers. A stream without END or ERROR was cut.
 """
 
@@ -33,6 +33,10 @@ SEND_BUFFER_BYTES = 1 << 20
 _SMALL_BATCH_BYTES = 64 * 1024
 _MAX_PIECES = 512
 _TIMEVAL = struct.Struct("@ll")
+_VIEW_BYTES = 16
+_PREFIX = struct.Struct("<II")  # of an IPC message: a mark, and how many bytes of metadata follow
+_MESSAGE_KINDS = {2: FrameKind.DICTIONARY, 3: FrameKind.BATCH}  # by Arrow's number for what a message holds; 1 is a schema
+_BATCH_OPTIONS = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
 
 
 class FrameWriter:
@@ -44,28 +48,31 @@ class FrameWriter:
     def __init__(self, sock: socket.socket, schema: pa.Schema, nonce: int) -> None:
         self._socket = sock
         self._nonce = nonce
-        self._pieces = _Pieces()
-        self._ipc = pa.ipc.new_stream(pa.PythonFile(self._pieces, mode="w"), schema)
         self._rows = 0
         self._batches = 0
         self._schema = schema
+        self._flags = 0
+        self._ipc: _IpcWriter | None = None
 
     def schema(self, *, told_when_read: bool = False) -> None:
         """The first frame. ``told_when_read``: the reader is to say ASKING when it waits."""
-        # The IPC writer would emit the schema with its first batch: let it do so into the void.
-        self._ipc.write_batch(pa.RecordBatch.from_pylist([], self._schema))
-        self._pieces.take()
-        flags = TOLD_WHEN_READ if told_when_read else 0
-        self._send(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [], flags)
+        self._flags = TOLD_WHEN_READ if told_when_read else 0
+        self._ipc = _IpcWriter(self._schema)
+        self._send(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [], self._flags)
 
     def batch(self, batch: pa.RecordBatch) -> None:
         """Large batches go out from where they lie in memory; small ones are cheaper to copy into one piece.
 
         The largest go out in several, so that no reader needs memory for all of it. Raises TransportError for a single
-        row that is too large.
+        row that is too large. Columns may be dictionaries or views: SCHEMA is sent again before a batch of another
+        schema than the last one's, and DICTIONARY before a batch whose dictionary is new or has grown.
         """
-        small = not is_at_least(batch, _SMALL_BATCH_BYTES)
-        if not small and batch.num_rows > 1 and batch.nbytes > SPLIT_BYTES:
+        if self._ipc is None or not batch.schema.equals(self._schema):
+            self._schema = batch.schema
+            self.schema(told_when_read=bool(self._flags))
+        assert self._ipc is not None
+        small = not self._ipc.has_dictionaries and not is_at_least(batch, _SMALL_BATCH_BYTES)
+        if not small and batch.num_rows > 1 and _unshared_bytes(batch) > SPLIT_BYTES:
             for half in halves(batch):
                 self.batch(half)
             return
@@ -76,14 +83,8 @@ class FrameWriter:
             cut = 8 + int.from_bytes(message[4:8], "little")
             self._send(FrameKind.BATCH, message[:cut], [message[cut:]])
             return
-        self._ipc.write_batch(batch)
-        pieces = self._pieces.take()
-        length = 8 + int.from_bytes(pieces[1], "little")
-        index = metadata_length = 0
-        while metadata_length < length:
-            metadata_length += len(pieces[index])
-            index += 1
-        self._send(FrameKind.BATCH, memoryview(b"".join(pieces[:index])), pieces[index:])
+        for kind, metadata, body in self._ipc.messages(batch):
+            self._send(kind, memoryview(metadata), body)
 
     def end(self) -> None:
         self._send(FrameKind.END, memoryview(TOTALS.pack(self._rows, self._batches)), [])
@@ -175,6 +176,16 @@ def is_at_least(batch: pa.RecordBatch, size: int) -> bool:
     return bool(batch.get_total_buffer_size() >= size and batch.nbytes >= size)
 
 
+def _unshared_bytes(batch: pa.RecordBatch) -> int:
+    """How many bytes of the batch become less when it is cut: dictionaries and the data behind views do not."""
+    return sum(
+        (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
+        if not (pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type))
+        else _VIEW_BYTES * len(column)
+        for column in batch.columns
+    )
+
+
 def send_all(sock: socket.socket, pieces: Sequence[Any]) -> None:
     """Send every byte of ``pieces`` in order without joining them first."""
     if isinstance(sock, ssl.SSLSocket):  # TLS has no gathering write; small pieces are joined to make whole records
@@ -204,6 +215,54 @@ def _joined(pieces: Sequence[Any]) -> Iterator[Any]:
         yield piece
     if small:
         yield bytes(small)
+
+
+class _IpcWriter:
+    """Batches of one schema as Arrow IPC messages, in the pieces of memory in which they lie."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.has_dictionaries = any(pa.types.is_dictionary(kind) for kind in schema.types)
+        self._pieces = _Pieces()
+        self._stream = pa.ipc.new_stream(pa.PythonFile(self._pieces, mode="w"), schema, options=_BATCH_OPTIONS)
+
+    def messages(self, batch: pa.RecordBatch) -> Iterator[tuple[FrameKind, bytes, list[Any]]]:
+        """Metadata and body of each message, first those of dictionaries that are new or have grown."""
+        self._stream.write_batch(batch)
+        pieces = self._pieces.take()
+        position = 0
+        while position < len(pieces):
+            _, length = _PREFIX.unpack(bytes(pieces[position]) + bytes(pieces[position + 1]))
+            metadata, position = _first(pieces, position, _PREFIX.size + length)
+            message = b"".join(metadata)
+            holds, body_length = _message_head(message)
+            body, position = _first(pieces, position, body_length)
+            if holds in _MESSAGE_KINDS:  # the schema, with the first batch, was sent already
+                yield _MESSAGE_KINDS[holds], message, body
+
+
+def _first(pieces: list[Any], position: int, length: int) -> tuple[list[Any], int]:
+    """The pieces from ``position`` on that make ``length`` bytes, and where the next one stands."""
+    start = position
+    while length > 0:
+        length -= len(pieces[position])
+        position += 1
+    return pieces[start:position], position
+
+
+def _message_head(message: bytes) -> tuple[int, int]:
+    """What an IPC message holds, by Arrow's number, and the length of its body.
+
+    The metadata is a flatbuffer: the root table's place, there how far back its index of fields lies, and in that, from
+    byte 4 on, where in the table each field stands. Field 1 is the kind, field 3 the length.
+    """
+    table = _PREFIX.size + int.from_bytes(message[8:12], "little")
+    index = table - int.from_bytes(message[table : table + 4], "little", signed=True)
+    size, kind_at, length_at = (
+        int.from_bytes(message[at : at + 2], "little") for at in (index, index + 4 + 2 * 1, index + 4 + 2 * 3)
+    )
+    length_at = length_at if size > 4 + 2 * 3 else 0  # a body of length 0 may be left out
+    length = int.from_bytes(message[table + length_at : table + length_at + 8], "little") if length_at else 0
+    return message[table + kind_at], length
 
 
 class _Pieces:

@@ -10,7 +10,7 @@ import enum
 import hmac
 import struct
 
-PROTOCOL_VERSION = 2  # of frames, handshakes and worker requests
+PROTOCOL_VERSION = 3  # of frames, handshakes and worker requests
 PLANNER_VERSION = 1  # of the calls that the driver's JVM makes while planning
 
 
@@ -24,6 +24,7 @@ class FrameKind(enum.IntEnum):
     BATCH = 2
     END = 3
     ERROR = 4
+    DICTIONARY = 5
 
 
 FRAME_HEADER = struct.Struct("<BBHIQQ")  # kind, version, flags, length of the first part, of the second, nonce

@@ -95,7 +95,7 @@ def _serve(sock: socket.socket, version: int, nonce: int, payload: bytes, partit
             )
         sys.path.extend(entry for entry in search_path if entry not in sys.path)
         with stop.user_code():
-            stream = PartitionStream(pickle.loads(pickled), partition, stop)
+            stream = PartitionStream(pickle.loads(pickled), partition, stop, as_they_are=True)
     except BaseException as error:  # unpickling runs user code: a failing import, a __setstate__, sys.exit()
         failure = Failure.of(error, where="unpickling the plan in a worker", partition=partition)
         FrameWriter(sock, pa.schema([]), nonce).error(failure.to_json())

@@ -1,6 +1,10 @@
 package org.headrace.spark.read;
 
+import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
+import java.util.List;
+import java.util.function.IntUnaryOperator;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.BufferLayout;
 import org.apache.arrow.vector.TypeLayout;
@@ -10,34 +14,55 @@ import org.apache.arrow.vector.types.pojo.ArrowType;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.unsafe.Platform;
+import org.headrace.spark.vectors.ArrowColumns;
 
 /**
  * Checks a received batch before anything reads it by address; executor JVM, once per batch.
  *
- * <p>Every buffer must lie in the body and be long enough for the rows, and offsets must rise and stay inside of what
- * they point into. A batch that passes can be wrong, but reading it touches no other memory. It is looked at before
+ * <p>Every buffer must lie in the body and be long enough for the rows, offsets must rise and stay inside of what they
+ * point into, and so must views and indices, except where the row is null: there they may be anything. A batch that passes can be wrong, but reading it touches no other memory. It is looked at before
  * Arrow loads it: Arrow's own loader believes the last offset, and would allocate what it asks for.
  */
 final class BatchCheck {
+  static final int NO_DICTIONARY = -1;
+  private static final int VIEW_BYTES = 16;
+
   private final Iterator<ArrowFieldNode> nodes;
   private final Iterator<ArrowBuf> buffers;
+  private final Iterator<Long> dataBuffers;
   private final long bodyStart;
   private final long bodyEnd;
+  private int indexEnd = NO_DICTIONARY;
+
+  /** Says what of a batch contradicts what. */
+  static final class Broken extends IllegalArgumentException {
+    private Broken(String message) {
+      super(message);
+    }
+  }
 
   private BatchCheck(ArrowRecordBatch batch, ArrowBuf body) {
     nodes = batch.getNodes().iterator();
     buffers = batch.getBuffers().iterator();
+    dataBuffers = batch.getVariadicBufferCounts().iterator();
     bodyStart = body.memoryAddress();
     bodyEnd = bodyStart + body.writerIndex(); // its capacity may be larger than what was received
   }
 
   /**
-   * Throws IllegalArgumentException, naming the column, what was expected and what was found, for values that
+   * Throws Broken, naming the column, what was expected and what was found, for values that
    * contradict each other, and IndexOutOfBoundsException where parts of the message are missing.
    */
   static void check(ArrowRecordBatch batch, ArrowBuf body, Schema schema) {
+    check(batch, body, schema, column -> NO_DICTIONARY);
+  }
+
+  /** The same; {@code sizes} tells how many values the dictionary of a column has into which its numbers point. */
+  static void check(ArrowRecordBatch batch, ArrowBuf body, Schema schema, IntUnaryOperator sizes) {
     BatchCheck check = new BatchCheck(batch, body);
-    for (Field field : schema.getFields()) {
+    for (int i = 0; i < schema.getFields().size(); i++) {
+      Field field = schema.getFields().get(i);
+      check.indexEnd = sizes.applyAsInt(i);
       long rows = check.column(field, field.getName());
       if (rows != batch.getLength()) {
         throw broken(field, field.getName(), "has " + rows + " rows in a batch of " + batch.getLength());
@@ -55,6 +80,7 @@ final class BatchCheck {
     if (rows < 0 || rows > Integer.MAX_VALUE) {
       throw broken(field, path, "has " + rows + " values");
     }
+    ArrowBuf validity = null;
     ArrowBuf offsets = null;
     int offsetBytes = 0;
     for (BufferLayout layout : TypeLayout.getTypeLayout(field.getType()).getBufferLayouts()) {
@@ -65,6 +91,7 @@ final class BatchCheck {
           if (node.getNullCount() != 0 && node.getNullCount() != rows) {
             checkSize(field, path, "validity", buffer, (rows + 7) >> 3);
           }
+          validity = buffer;
         }
         case OFFSET -> {
           offsets = buffer;
@@ -73,9 +100,16 @@ final class BatchCheck {
         case DATA -> {
           if (offsets == null) {
             checkSize(field, path, "data", buffer, (rows * layout.getTypeBitWidth() + 7) >> 3);
+            if (indexEnd != NO_DICTIONARY) {
+              checkIndices(field, path, node, validity, buffer);
+            }
           } else {
             checkOffsets(field, path, offsets, offsetBytes, rows, buffer.capacity());
           }
+        }
+        case VIEWS -> {
+          checkSize(field, path, "views", buffer, rows * VIEW_BYTES);
+          checkViews(field, path, node, validity, buffer, dataBuffers(field, path));
         }
         default -> throw broken(field, path, "has a type that is not read");
       }
@@ -150,7 +184,79 @@ final class BatchCheck {
     return signs >= 0 && previous <= end;
   }
 
-  private static IllegalArgumentException brokenOffsets(
+  /** How many bytes each of a column's data buffers has. */
+  private long[] dataBuffers(Field field, String path) {
+    long count = dataBuffers.hasNext() ? dataBuffers.next() : -1;
+    if (count < 0 || count > Integer.MAX_VALUE) {
+      throw broken(field, path, "has " + count + " data buffers");
+    }
+    List<Long> sizes = new ArrayList<>(); // the count may be a lie, so no array of that length
+    for (long i = 0; i < count; i++) {
+      sizes.add(nextBuffer(path).capacity());
+    }
+    return sizes.stream().mapToLong(Long::longValue).toArray();
+  }
+
+  private static void checkViews(
+      Field field, String path, ArrowFieldNode node, ArrowBuf validity, ArrowBuf views, long[] data) {
+    for (int row = 0; row < node.getLength(); row++) {
+      long view = views.memoryAddress() + (long) row * VIEW_BYTES;
+      int length = Platform.getInt(null, view);
+      if ((length < 0 || (length > ArrowColumns.INLINE_BYTES && !isInside(view, length, data)))
+          && isValid(node, validity, row)) {
+        throw broken(
+            field,
+            path,
+            "has a view of %d bytes at %d of data buffer %d in row %d, expected it inside of buffers of %s bytes"
+                .formatted(
+                    length,
+                    Platform.getInt(null, view + 12),
+                    Platform.getInt(null, view + 8),
+                    row,
+                    Arrays.toString(Arrays.copyOf(data, Math.min(data.length, 5)))));
+      }
+    }
+  }
+
+  private static boolean isInside(long view, int length, long[] data) {
+    int buffer = Platform.getInt(null, view + 8);
+    int offset = Platform.getInt(null, view + 12);
+    return buffer >= 0 && buffer < data.length && offset >= 0 && (long) offset + length <= data[buffer];
+  }
+
+  private void checkIndices(Field field, String path, ArrowFieldNode node, ArrowBuf validity, ArrowBuf indices) {
+    ArrowType.Int type = (ArrowType.Int) field.getType();
+    int width = type.getBitWidth() >> 3;
+    long end = type.getIsSigned() ? Math.min(indexEnd, 1L << (type.getBitWidth() - 1)) : indexEnd;
+    for (int row = 0; row < node.getLength(); row++) {
+      long index = index(indices.memoryAddress() + (long) row * width, width);
+      if (index >= end && isValid(node, validity, row)) {
+        throw broken(
+            field, path, "has %d as index of row %d, expected 0 to %d".formatted(index, row, indexEnd - 1));
+      }
+    }
+  }
+
+  /** As it is read later, without a sign: a negative one is too large. */
+  private static long index(long at, int width) {
+    return switch (width) {
+      case 1 -> Platform.getByte(null, at) & 0xff;
+      case 2 -> Platform.getShort(null, at) & 0xffff;
+      default -> Platform.getInt(null, at) & 0xffffffffL;
+    };
+  }
+
+  /** Whether a row may be read as one that is not null: where count and bitmap disagree, it may. */
+  private static boolean isValid(ArrowFieldNode node, ArrowBuf validity, int row) {
+    if (validity.capacity() == 0) {
+      return node.getNullCount() != node.getLength();
+    }
+    return node.getNullCount() == 0
+        || validity.capacity() <= row >> 3
+        || (Platform.getByte(null, validity.memoryAddress() + (row >> 3)) >> (row & 7) & 1) != 0;
+  }
+
+  private static Broken brokenOffsets(
       Field field, String path, long address, int width, long rows, long end) {
     long from = 0;
     for (long row = 0; row <= rows; row++) {
@@ -165,7 +271,7 @@ final class BatchCheck {
     throw new IllegalStateException("offsets that rise");
   }
 
-  private static IllegalArgumentException broken(Field field, String path, String what) {
-    return new IllegalArgumentException("column '%s' (Arrow %s) %s".formatted(path, field.getType(), what));
+  private static Broken broken(Field field, String path, String what) {
+    return new Broken("column '%s' (Arrow %s) %s".formatted(path, field.getType(), what));
   }
 }

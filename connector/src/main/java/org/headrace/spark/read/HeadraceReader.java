@@ -4,25 +4,22 @@ import io.netty.util.internal.PlatformDependent;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
-import java.util.List;
+import java.util.function.BiConsumer;
+import org.apache.arrow.flatbuf.DictionaryBatch;
 import org.apache.arrow.flatbuf.Message;
+import org.apache.arrow.flatbuf.MessageHeader;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.memory.OutOfMemoryException;
-import org.apache.arrow.vector.VectorLoader;
-import org.apache.arrow.vector.VectorSchemaRoot;
-import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.ipc.message.ArrowDictionaryBatch;
+import org.apache.arrow.vector.ipc.message.ArrowMessage;
 import org.apache.arrow.vector.ipc.message.MessageSerializer;
-import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
-import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.TaskFailureListener;
 import org.headrace.spark.HeadraceException;
@@ -33,7 +30,6 @@ import org.headrace.spark.transport.FrameInput;
 import org.headrace.spark.transport.PartitionConnection;
 import org.headrace.spark.transport.PartitionOrigin;
 import org.headrace.spark.transport.Protocol;
-import org.headrace.spark.vectors.ArrowColumns;
 
 /**
  * One partition's frames as Spark's columnar batches; executor JVM, one task's thread.
@@ -52,8 +48,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private final BufferAllocator allocator;
   private final PartitionConnection connection;
   private final FrameInput frames;
-  private VectorSchemaRoot root;
-  private VectorLoader loader;
+  private SentColumns columns;
   private ColumnarBatch current;
   private long rows;
   private long batches;
@@ -104,6 +99,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       while (true) {
         switch (frames.next()) {
           case Protocol.SCHEMA -> readSchema();
+          case Protocol.DICTIONARY -> readDictionary();
           case Protocol.BATCH -> {
             readBatch();
             if (current.numRows() > 0) {
@@ -148,8 +144,8 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
         connection.abandon(whyStopped());
       }
     } finally {
-      if (root != null) {
-        root.close();
+      if (columns != null) {
+        columns.close();
       }
       allocator.close();
     }
@@ -165,33 +161,21 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
         : "the query failed: " + taskError;
   }
 
+  /** The first frame, and another one wherever the columns begin to be sent in another way. */
   private void readSchema() throws IOException {
     ByteBuffer message = frames.readFirst();
-    if (root != null) {
-      throw damaged("a second schema", null);
+    if (columns != null) {
+      columns.close();
+      columns = null;
     }
     try {
       Schema sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
-      checkSchema(sent);
-      root = VectorSchemaRoot.create(sent, allocator);
+      if (!SentColumns.areReadAs(sent.getFields(), schema)) {
+        throw damaged("the columns " + sent.getFields() + " where " + schema.catalogString() + " were planned", null);
+      }
+      columns = new SentColumns(sent, schema, allocator);
     } catch (Exception e) { // Arrow, flatbuffers and Spark throw whatever a broken message makes them throw
       throw e instanceof HeadraceException named ? named : damaged("a schema that cannot be read", e);
-    }
-    loader = new VectorLoader(root);
-  }
-
-  /** Columns are read by position and nested ones unchecked, so all of it must be what was planned. */
-  private void checkSchema(Schema sent) {
-    List<Field> fields = sent.getFields();
-    boolean same = fields.size() == schema.length();
-    for (int i = 0; same && i < fields.size(); i++) {
-      StructField planned = schema.fields()[i];
-      same =
-          planned.name().equals(fields.get(i).getName())
-              && DataType.equalsIgnoreNullability(ArrowUtils.fromArrowField(fields.get(i)), planned.dataType());
-    }
-    if (!same) {
-      throw damaged("the columns " + fields + " where " + schema.catalogString() + " were planned", null);
     }
   }
 
@@ -199,47 +183,65 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     return message.position(IPC_PREFIX_BYTES).slice();
   }
 
+  private void readDictionary() throws IOException {
+    read("a dictionary", HeadraceReader::decodedDictionary, (received, body) -> columns.take(received, body));
+  }
+
+  /** As MessageSerializer does it, but id and flag first: where they are damaged it would keep the batch's memory. */
+  private static ArrowDictionaryBatch decodedDictionary(Message message, ArrowBuf body) throws IOException {
+    if (message.headerType() != MessageHeader.DictionaryBatch) {
+      throw new IOException("a message of kind " + message.headerType());
+    }
+    DictionaryBatch header = (DictionaryBatch) message.header(new DictionaryBatch());
+    long id = header.id();
+    boolean isDelta = header.isDelta();
+    return new ArrowDictionaryBatch(id, MessageSerializer.deserializeRecordBatch(header.data(), body), isDelta);
+  }
+
   private void readBatch() throws IOException {
-    if (root == null) {
-      throw damaged("a batch before the schema", null);
-    }
-    root.clear();
-    ByteBuffer message = frames.readFirst();
-    ArrowBuf body = readBody(frames.secondLength());
-    ColumnVector[] columns = new ColumnVector[schema.length()];
-    try (ArrowRecordBatch batch = decoded(message, body)) {
-      check(batch, body);
-      loader.load(batch);
-      for (int i = 0; i < columns.length; i++) {
-        columns[i] = ArrowColumns.of(root.getVector(i), schema.fields()[i].dataType());
-      }
-    } catch (OutOfMemoryError | OutOfMemoryException e) {
-      throw noMemory(frames.secondLength());
-    } catch (Exception e) {
-      throw e instanceof HeadraceException named ? named : damaged("a batch that cannot be read", e);
-    }
-    current = new ColumnarBatch(columns, root.getRowCount());
-    rows += root.getRowCount();
+    read(
+        "a batch",
+        MessageSerializer::deserializeRecordBatch,
+        (batch, body) -> current = new ColumnarBatch(columns.load(batch, body), columns.rowCount()));
+    rows += columns.rowCount();
     batches++;
   }
 
-  private void check(ArrowRecordBatch batch, ArrowBuf body) {
-    try {
-      BatchCheck.check(batch, body, root.getSchema());
-    } catch (IllegalArgumentException e) {
+  private interface Decoding<T> {
+    T decoded(Message message, ArrowBuf body) throws IOException;
+  }
+
+  /** Reads an Arrow message of the current frame and hands it on; it is closed afterwards. */
+  private <T extends ArrowMessage> void read(String what, Decoding<T> decoding, BiConsumer<T, ArrowBuf> taking)
+      throws IOException {
+    if (columns == null) {
+      throw damaged(what + " before the schema", null);
+    }
+    columns.clear();
+    ByteBuffer message = frames.readFirst();
+    ArrowBuf body = readBody(frames.secondLength());
+    try (T received = decoded(what, message, body, decoding)) {
+      taking.accept(received, body);
+    } catch (OutOfMemoryError | OutOfMemoryException e) {
+      throw noMemory(frames.secondLength());
+    } catch (BatchCheck.Broken e) {
       throw HeadraceException.of("SchemaMismatchError", place, place + " sent a broken batch: " + e.getMessage());
+    } catch (HeadraceException e) {
+      throw e;
+    } catch (Exception e) {
+      throw damaged(what + " that cannot be read", e);
     }
   }
 
   /** Takes over {@code body}. */
-  private ArrowRecordBatch decoded(ByteBuffer message, ArrowBuf body) {
+  private <T> T decoded(String what, ByteBuffer message, ArrowBuf body, Decoding<T> decoding) {
     try {
-      return MessageSerializer.deserializeRecordBatch(Message.getRootAsMessage(withoutPrefix(message)), body);
+      return decoding.decoded(Message.getRootAsMessage(withoutPrefix(message)), body);
     } catch (IOException | RuntimeException e) {
       if (body.refCnt() > 0) {
         body.close();
       }
-      throw damaged("a batch that cannot be read", e);
+      throw damaged(what + " that cannot be read", e);
     }
   }
 
@@ -279,7 +281,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   private void readEnd() throws IOException {
-    if (root == null) {
+    if (columns == null) {
       throw damaged("an end before the schema", null);
     }
     ByteBuffer totals = frames.readFirst();

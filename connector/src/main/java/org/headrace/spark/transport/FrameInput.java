@@ -77,7 +77,7 @@ public final class FrameInput {
     header.clear();
     if (version != Protocol.PROTOCOL_VERSION
         || kind < Protocol.SCHEMA
-        || kind > Protocol.ERROR
+        || kind > Protocol.DICTIONARY
         || firstLength < 0
         || firstLength > Protocol.MAX_FIRST_BYTES
         || secondLength < 0

@@ -14,13 +14,14 @@ import javax.crypto.spec.SecretKeySpec;
  * connector/protocol/golden.json: the numbers by their names, the messages byte by byte.
  */
 public final class Protocol {
-  public static final int PROTOCOL_VERSION = 2;
+  public static final int PROTOCOL_VERSION = 3;
   public static final int PLANNER_VERSION = 1;
 
   public static final int SCHEMA = 1;
   public static final int BATCH = 2;
   public static final int END = 3;
   public static final int ERROR = 4;
+  public static final int DICTIONARY = 5;
   public static final int FRAME_HEADER_BYTES = 24;
   public static final int TOTALS_BYTES = 16;
   public static final int TOLD_WHEN_READ = 1;

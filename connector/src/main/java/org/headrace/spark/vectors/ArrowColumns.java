@@ -1,6 +1,7 @@
 /* Chooses the Spark column that reads an Arrow vector; runs in the executor JVM, once per column and batch. */
 package org.headrace.spark.vectors;
 
+import org.apache.arrow.vector.BaseVariableWidthViewVector;
 import org.apache.arrow.vector.DecimalVector;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.spark.sql.types.BinaryType;
@@ -32,6 +33,9 @@ import org.apache.spark.sql.vectorized.ColumnVector;
  * batch has memory of its own, and keeps such columns while it asks for more batches (Arrow Python UDFs).
  */
 public final class ArrowColumns {
+  /** A view holds a value of so many bytes itself. */
+  public static final int INLINE_BYTES = 12;
+
   private ArrowColumns() {}
 
   /**
@@ -56,8 +60,37 @@ public final class ArrowColumns {
           case DECIMAL -> decimal((DecimalVector) vector, type);
           case VARCHAR -> type instanceof StringType ? new StringColumn(vector, type) : null;
           case VARBINARY -> type instanceof BinaryType ? new BinaryColumn(vector, type) : null;
+          case VIEWVARCHAR -> type instanceof StringType ? views(vector, type) : null;
+          case VIEWVARBINARY -> type instanceof BinaryType ? views(vector, type) : null;
           default -> new BorrowedColumn(vector);
         };
+    return found(column, vector, type);
+  }
+
+  /**
+   * Returns a column of type {@code sparkType} over the indices in {@code vector}, which must all be in range.
+   *
+   * @throws IllegalArgumentException if the dictionary does not hold that type, or the vector no indices
+   */
+  public static ColumnVector of(FieldVector vector, DataType sparkType, Dictionary dictionary) {
+    DataType type = sparkType instanceof UserDefinedType<?> udt ? udt.sqlType() : sparkType;
+    int width =
+        switch (vector.getMinorType()) {
+          case TINYINT, UINT1 -> 1;
+          case SMALLINT, UINT2 -> 2;
+          case INT, UINT4 -> 4;
+          default -> 0;
+        };
+    boolean fits = dictionary.isText() ? type instanceof StringType : type instanceof BinaryType;
+    return found(
+        width > 0 && fits ? new DictionaryColumn(vector, type, dictionary, width) : null, vector, type);
+  }
+
+  private static ColumnVector views(FieldVector vector, DataType type) {
+    return new ViewColumn((BaseVariableWidthViewVector) vector, type);
+  }
+
+  private static ColumnVector found(ColumnVector column, FieldVector vector, DataType type) {
     if (column == null) {
       throw new IllegalArgumentException(
           "Column '%s' arrived as Arrow %s, but the table declares %s. Send batches in the table's own schema."

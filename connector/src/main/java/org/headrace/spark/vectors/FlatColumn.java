@@ -53,17 +53,17 @@ abstract class FlatColumn extends ColumnVector {
   }
 
   @Override
-  public final boolean hasNull() {
+  public boolean hasNull() {
     return nullCount != 0;
   }
 
   @Override
-  public final int numNulls() {
+  public int numNulls() {
     return nullCount;
   }
 
   @Override
-  public final boolean isNullAt(int rowId) {
+  public boolean isNullAt(int rowId) {
     return nullCount != 0 && !bit(validity, rowId);
   }
 

@@ -30,6 +30,8 @@ import org.headrace.spark.HeadraceException;
  */
 public final class FrameFuzz {
   static final StructType FLAT = new StructType().add("i", DataTypes.LongType).add("s", DataTypes.StringType);
+  static final StructType AS_THEY_ARE =
+      new StructType().add("d", DataTypes.StringType).add("v", DataTypes.StringType);
   static final StructType NESTED =
       new StructType()
           .add("l", DataTypes.createArrayType(DataTypes.StringType))
@@ -41,7 +43,10 @@ public final class FrameFuzz {
 
   public static void main(String[] args) throws Exception {
     JsonNode golden = new ObjectMapper().readTree(Files.readString(Path.of(args[0])));
-    byte[][] whole = {stream(golden, "stream"), stream(golden, "nested stream")};
+    byte[][] whole = {
+      stream(golden, "stream"), stream(golden, "nested stream"), stream(golden, "stream of columns as they are")
+    };
+    StructType[] schemas = {FLAT, NESTED, AS_THEY_ARE};
     long nonce = ByteBuffer.wrap(whole[0]).order(ByteOrder.LITTLE_ENDIAN).getLong(16);
     long seed = Long.parseLong(args[1]);
     int count = Integer.parseInt(args[2]);
@@ -50,7 +55,7 @@ public final class FrameFuzz {
       int which = i % whole.length;
       byte[] damaged = damaged(whole[which], new Random(seed + i));
       try {
-        refused += isRefused(damaged, nonce, which == 0 ? FLAT : NESTED) ? 1 : 0;
+        refused += isRefused(damaged, nonce, schemas[which]) ? 1 : 0;
       } catch (Throwable e) {
         throw new AssertionError("seed " + (seed + i) + ": " + HexFormat.of().formatHex(damaged), e);
       }

@@ -16,8 +16,8 @@ import java.util.HexFormat;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.PartitionReader;
-import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.headrace.spark.HeadraceException;
@@ -26,7 +26,7 @@ import org.headrace.spark.HeadraceException;
 public final class ProtocolCheck {
   private static final HexFormat HEX = HexFormat.of();
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Set<String> KINDS = Set.of("SCHEMA", "BATCH", "END", "ERROR");
+  private static final Set<String> KINDS = Set.of("SCHEMA", "BATCH", "END", "ERROR", "DICTIONARY");
 
   private ProtocolCheck() {}
 
@@ -68,7 +68,7 @@ public final class ProtocolCheck {
   private static void checkMessage(String name, JsonNode fields, byte[] golden) throws IOException {
     long nonce = Long.parseUnsignedLong(fields.path("nonce").asText("0"), 16);
     switch (name) {
-      case "header of SCHEMA", "header of BATCH", "header of ERROR" -> {
+      case "header of SCHEMA", "header of BATCH", "header of DICTIONARY", "header of ERROR" -> {
         int first = fields.get("first").asInt();
         long second = fields.get("second").asLong();
         int kind = fields.get("kind").asInt();
@@ -116,7 +116,8 @@ public final class ProtocolCheck {
               golden);
       case "request" ->
           same(name, Protocol.request(nonce, fields.get("partition").asInt(), bytes(fields, "task")), golden);
-      case "stream" -> checkStream(fields.get("rows"), golden, nonce);
+      case "stream" -> checkStream(fields.get("rows"), golden, nonce, FrameFuzz.FLAT);
+      case "stream of columns as they are" -> checkStream(fields.get("rows"), golden, nonce, FrameFuzz.AS_THEY_ARE);
       case "nested stream" ->
           check(!FrameFuzz.isRefused(golden, nonce, FrameFuzz.NESTED), "the nested stream is not read");
       default -> throw new AssertionError("nothing checks the message '" + name + "'");
@@ -133,20 +134,24 @@ public final class ProtocolCheck {
     throw new AssertionError(name + " was accepted with another nonce");
   }
 
-  private static void checkStream(JsonNode rows, byte[] golden, long nonce) throws IOException {
-    StructType schema = new StructType().add("i", DataTypes.LongType).add("s", DataTypes.StringType);
+  private static void checkStream(JsonNode rows, byte[] golden, long nonce, StructType schema) throws IOException {
     List<String> found = new ArrayList<>();
     try (PartitionReader<ColumnarBatch> reader = MemoryChannel.reader(golden, nonce, schema)) {
       while (reader.next()) {
-        reader
-            .get()
-            .rowIterator()
-            .forEachRemaining(row -> found.add(row.getLong(0) + " " + (row.isNullAt(1) ? null : row.getUTF8String(1))));
+        reader.get().rowIterator().forEachRemaining(row -> found.add(text(row, 0, schema) + " " + text(row, 1, schema)));
       }
     }
     List<String> expected = new ArrayList<>();
-    rows.forEach(row -> expected.add(row.get(0).asLong() + " " + (row.get(1).isNull() ? null : row.get(1).asText())));
+    rows.forEach(row -> expected.add(text(row.get(0)) + " " + text(row.get(1))));
     check(found.equals(expected), "the stream has the rows " + found + ", expected " + expected);
+  }
+
+  private static String text(InternalRow row, int column, StructType schema) {
+    return String.valueOf(row.isNullAt(column) ? null : row.get(column, schema.fields()[column].dataType()));
+  }
+
+  private static String text(JsonNode value) {
+    return value.isNull() ? "null" : value.asText();
   }
 
   private static byte[] bytes(JsonNode fields, String name) {

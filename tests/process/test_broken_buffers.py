@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from broken_arrays import ALL, CONVERTED, ENDS, INSIDE
+from broken_arrays import ALL, CONVERTED, ENDS, INSIDE, MANY_ROWS
 from places import SCRIPTS
 
 pytestmark = pytest.mark.timeout(300)
@@ -65,7 +65,8 @@ def test_broken_batch_of_a_sink_is_a_named_error_and_the_session_lives(seen: See
     assert "column 'c" in found.message
     # Found at once where Python reads it: by its ends, to convert it, inside of others. The JVM finds the others.
     inside_of_others = name.startswith(("maps", "lists of", "structs of"))
-    at_once = name in ENDS or (name in CONVERTED and "large" not in name) or inside_of_others
+    shared = name in MANY_ROWS or (name in CONVERTED and "large" not in name)
+    at_once = name in ENDS or shared or inside_of_others
     assert ("nothing was written" in found.message) == at_once
 
 
@@ -79,3 +80,16 @@ def test_broken_batch_cut_by_a_limit_is_a_named_error_or_what_lies_before_the_da
 def test_broken_batch_error_says_what_was_found_and_what_was_expected(seen: Seen) -> None:
     message = outcome(seen, "DRIVER", "text of other memory").message
     assert message.endswith("column 'c' (Arrow Utf8) has 4096 as offset 2 of 3, expected 5 to 11")
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    {
+        "indices far away": f"column 'c' (Arrow Int(32, true)) has {0x7FFFFF00} as index of row 8191, expected 0 to 2",
+        "small indices that are negative": "has 255 as index of row 8191, expected 0 to 2",
+        "many views just outside": "has a view of 40 bytes at 11 of data buffer 0 in row 8191, expected it inside of "
+        "buffers of [50] bytes",
+    }.items(),
+)
+def test_broken_index_or_view_is_named_by_the_jvm(seen: Seen, name: str, found: str) -> None:
+    assert outcome(seen, "EXECUTORS", name).message.endswith(found)

@@ -25,7 +25,11 @@ WRONG = {
     "nothing": (b"", "before its end"),
     "garbage schema": (frame(1, b"x" * 64), "a schema that cannot be read"),
     "short schema": (frame(1, b"x"), "a schema that cannot be read"),
-    "second schema": (SCHEMA + SCHEMA, "a second schema"),
+    "second schema of other columns": (
+        SCHEMA + frame(1, bytes(pa.schema([("i", pa.int64())]).serialize())),
+        "were planned",
+    ),
+    "dictionary of plain columns": (SCHEMA + frame(5, METADATA, BODY), "a dictionary that cannot be read"),
     "batch first": (frame(2, METADATA, BODY), "a batch before the schema"),
     "garbage batch": (SCHEMA + frame(2, b"\xff" * 64, BODY), "a batch that cannot be read"),
     "short body": (SCHEMA + frame(2, METADATA, BODY[:-8]), "a batch that cannot be read"),

@@ -1,4 +1,6 @@
-"""Batches of three rows whose buffers contradict each other. Reading one unchecked crashes, or reads other memory.
+"""Batches whose buffers contradict each other, of three rows or of many.
+
+Reading one unchecked crashes, or reads other memory.
 
 pyarrow looks at the first and the last offset whenever it puts something together, but not when it takes over C data,
 or memory that somebody writes to afterwards. So these are whole when they are made, and broken then.
@@ -12,6 +14,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 HUGE = 0x7FFFFF00
+MANY = 8 * 1024  # rows of a batch in which dictionaries and views are sent as they are
 ITEMS = pa.array(range(11), pa.int64())
 
 
@@ -41,6 +44,18 @@ class Breaker:
     def views(self) -> pa.Array:
         views = self.numbers((40, 0, 0, HUGE) * 3, good=(40, 0, 0, 0) * 3)
         return pa.Array.from_buffers(pa.string_view(), 3, [None, views, pa.py_buffer(b"x" * 50)])
+
+    def many_views(self, *last: int) -> pa.Array:
+        """``last``: length, first four bytes, number of the buffer and offset of the last view."""
+        good = (40, 0, 0, 0) * MANY
+        views = self.numbers((*good[:-4], *last), good=good)
+        return pa.Array.from_buffers(pa.string_view(), MANY, [None, views, pa.py_buffer(b"x" * 50)])
+
+    def many_indices(self, last: int, kind: pa.DataType | None = None, width: str = "i") -> pa.Array:
+        good = (0, 1, 2, 0) * (MANY // 4)
+        indices = self.numbers((*good[:-1], last), width, good)
+        array = pa.Array.from_buffers(kind or pa.int32(), MANY, [None, indices])
+        return pa.DictionaryArray.from_arrays(array, pa.array(["a", "b", "c"]), safe=False)
 
     def batch(self, array: pa.Array) -> pa.RecordBatch:
         """The array as column ``c``, broken."""
@@ -87,7 +102,26 @@ CONVERTED: dict[str, Make] = {
 }
 """Of types that Python converts before they go to Spark."""
 
-ALL = INSIDE | ENDS | CONVERTED
+MANY_ROWS: dict[str, Make] = {
+    "indices far away": lambda b: b.many_indices(HUGE),
+    "indices just outside": lambda b: b.many_indices(3),
+    "indices that are negative": lambda b: b.many_indices(-1),
+    "small indices that are negative": lambda b: b.many_indices(-1, pa.int8(), "b"),
+    "long indices far away": lambda b: b.many_indices(1 << 40, pa.int64(), "q"),
+    "many indices to text far away": lambda b: pa.DictionaryArray.from_arrays(
+        pa.array([0, 1, 2, 0] * (MANY // 4)), b.text(0, 5, HUGE, 11)
+    ),
+    "many views far away": lambda b: b.many_views(40, 0, 0, HUGE),
+    "many views just outside": lambda b: b.many_views(40, 0, 0, 11),
+    "many views of negative places": lambda b: b.many_views(40, 0, 0, -8),
+    "many views of no buffer": lambda b: b.many_views(40, 0, 1, 0),
+    "many views of a negative buffer": lambda b: b.many_views(40, 0, -1, 0),
+    "many views of negative length": lambda b: b.many_views(-1, 0, 0, 0),
+    "many views that are too long": lambda b: b.many_views(HUGE, 0, 0, HUGE),
+}
+"""Of types that are sent as they are in batches of many rows."""
+
+ALL = INSIDE | ENDS | CONVERTED | MANY_ROWS
 
 
 def broken_batch(name: str) -> pa.RecordBatch:

@@ -90,6 +90,9 @@ def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:
     kind = pa.types
     if isinstance(source, pa.BaseExtensionType):
         return _converted(array.storage, target)
+    if kind.is_dictionary(source) and kind.is_dictionary(target):  # the values alone
+        values = _converted(array.dictionary, target.value_type)
+        return pa.DictionaryArray.from_arrays(array.indices, values, ordered=target.ordered, safe=False)
     if kind.is_dictionary(source):
         # The values first: each once, and pyarrow cannot decode string views (polars' categoricals).
         values = _converted(array.dictionary, target)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.damage import DamageCheck
+from headrace.arrow.types import is_view
 
 LARGE_ROWS = 8 * 1024
 """A batch with so many rows is not merged with others."""
@@ -41,7 +42,7 @@ class ColumnsAsTheyAre:
                 continue
             if pa.types.is_dictionary(own):
                 self._columns[field.name] = _DictionaryColumn(field)
-            elif pa.types.is_string_view(own) or pa.types.is_binary_view(own):
+            elif is_view(own):
                 self._columns[field.name] = _ViewColumn()
 
     def of(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -96,8 +97,13 @@ class _ViewColumn:
     """Sends the views, and all of the data behind them: no matter to which of it they point."""
 
     def as_it_is(self, array: pa.Array) -> pa.Array | None:
-        data = sum(buffer.size for buffer in array.buffers()[2:] if buffer is not None)
-        return array if data <= min(_MAX_SHARED_BYTES, _DATA_BYTES_PER_ROW * len(array)) else None
+        return array if is_light(array, len(array)) else None
+
+
+def is_light(views: pa.Array, rows: int) -> bool:
+    """Whether ``rows`` of an array of views can be sent with all the data behind them."""
+    data = sum(buffer.size for buffer in views.buffers()[2:] if buffer is not None)
+    return bool(data <= min(_MAX_SHARED_BYTES, _DATA_BYTES_PER_ROW * rows))
 
 
 def _is_sound(array: pa.Array) -> bool:

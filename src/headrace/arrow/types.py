@@ -102,6 +102,23 @@ def _wire_field(field: pa.Field, column: str) -> pa.Field:
     return pa.field(field.name, wire_type(field.type, column), field.nullable)
 
 
+def same_in_spark(schema: pa.Schema, other: pa.Schema) -> bool:
+    """Whether both have the same names in the same order, and types of one wire type: text as text or as views, say."""
+    if schema.names != other.names:
+        return False
+    try:
+        return all(
+            wire_type(one.type, one.name) == wire_type(two.type, two.name)
+            for one, two in zip(schema, other, strict=True)
+        )
+    except UnsupportedTypeError:
+        return False
+
+
+def is_view(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string_view(type_) or pa.types.is_binary_view(type_))
+
+
 def is_list(type_: pa.DataType) -> bool:
     kind = pa.types
     return bool(

@@ -56,8 +56,8 @@ class PartitionStream:
 
     Raises SchemaMismatchError where a batch breaks the plan's promise; user exceptions pass unchanged.
     Single-threaded, except that ``stop.request()`` may come from anywhere. ``source`` is what ``execute`` returned,
-    where that was called already. ``as_they_are``: some columns may be dictionaries or views where that is cheaper for who
-    sends them; the schema of such a batch says so.
+    where that was called already. ``as_they_are``: columns may be dictionaries or views where that is cheaper to send;
+    the schema of such a batch says so.
     """
 
     def __init__(

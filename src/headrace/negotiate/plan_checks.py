@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arrow.batches import indented, same_columns
-from headrace.arrow.types import value_bytes
+from headrace.arrow.types import same_in_spark, value_bytes
 from headrace.errors import PlanError, SchemaMismatchError
 from headrace.negotiate.asking import asking, kind_of
 from headrace.negotiate.partitioning import check_partitioning
@@ -101,7 +101,7 @@ def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, n
         )
     unpruned = pa.schema([table.schema.field(column) for column in request.projection])
     for allowed in (request.schema, table.schema, unpruned):
-        if same_columns(schema, allowed):
+        if same_columns(schema, allowed) or same_in_spark(schema, allowed):
             return schema
     raise SchemaMismatchError(
         f"{name} has a schema that is neither the request's nor the table's\n"

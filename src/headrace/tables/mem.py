@@ -8,11 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.arrow.conversion import to_wire
+from headrace.arrow.conversion import table_in_types, to_wire
 from headrace.arrow.damage import DamageCheck
 from headrace.arrow.mismatch import mismatch
+from headrace.arrow.sending import is_light
 from headrace.arrow.sources import BatchSource
-from headrace.arrow.types import filterable
+from headrace.arrow.types import filterable, is_view, wire_type
 from headrace.display import names_text
 from headrace.errors import SchemaMismatchError
 from headrace.expr.nodes import Expr
@@ -38,8 +39,9 @@ class MemTable(TableProvider):
 
     Placement is DRIVER: nothing is pickled, only the needed columns and rows cross to Spark. Columns, filters that
     pyarrow decides as Spark does (those of joins too), and limits are used; counts, least and greatest values are
-    taken here; row and byte counts are exact. String views and other types
-    that pyarrow cannot filter are shown as the plain type, and converted batch by batch when they are read.
+    taken here; row and byte counts are exact. String views and other types that pyarrow cannot filter are shown as the
+    plain type. They are converted batch by batch when they are read, views only where a filter is used, or where text
+    of more than 12 bytes lies far apart.
 
     Raises TypeError for data that is not an Arrow table, ValueError for fewer than one partition or for an
     iterable without batches (it has no schema), SchemaMismatchError for batches that differ in schema.
@@ -51,10 +53,11 @@ class MemTable(TableProvider):
         if partitions < 1:
             raise ValueError(f"MemTable needs at least one partition, not {partitions}")
         table = _as_table(data)
-        buffers = DamageCheck(table.schema)
+        views = [field.name for field in table.schema if is_view(_values(field.type))]
+        buffers = DamageCheck(table.schema, read=views)  # here once, others whenever they are converted
         for batch in table.to_batches():
             _refuse(buffers.damage(batch))
-        self._table = _without_small_batches(table)
+        self._table = _without_small_batches(_with_plain_values(table))
         self._schema = pa.schema([filterable(field) for field in self._table.schema])
         self._partitions = partitions
         self._ranges: dict[str, list[ColumnStats]] = {}
@@ -117,7 +120,9 @@ class MemPlan(ExecutionPlan):
         self._aggregation = request.aggregation
         columns = request.projection if request.aggregation is None else operand_columns(request.aggregation)
         self._columns = list(columns)
-        self._read = pa.schema([table_schema.field(name) for name in columns])  # nested fields unpruned
+        computed = filters or request.aggregation is not None
+        shown = table_schema if computed else _with_light_views(table_schema, table)
+        self._read = pa.schema([shown.field(name) for name in columns])  # nested fields unpruned
         self.schema = self._read if request.aggregation is None else request.schema
         self.partitioning = UnknownPartitioning(len(shares))
         self.runtime_filter_columns = [field.name for field in table_schema if is_comparable(field.type)]
@@ -180,12 +185,14 @@ def _aggregated(rows: Iterable[pa.RecordBatch], aggregation: Aggregation) -> Ite
 def _in_types(table: pa.Table, schema: pa.Schema, *, filtered: bool = False) -> pa.RecordBatchReader:
     """The table's rows in batches of a good size, with the types of ``schema``, which has the same columns.
 
-    What is converted here, or ``filtered`` afterwards, is checked first. Reading raises SchemaMismatchError.
+    What is converted here, or ``filtered`` afterwards, is checked first, or was when the table was made. Reading raises
+    SchemaMismatchError.
     """
     reader = table.to_reader(max_chunksize=_BATCH_ROWS)
-    read = [field.name for field, own in zip(schema, table.schema, strict=True) if filtered or field.type != own.type]
-    if not read:
+    pairs = list(zip(schema, table.schema, strict=True))
+    if not filtered and all(field.type == own.type for field, own in pairs):
         return reader
+    read = [field.name for field, own in pairs if not is_view(own.type) and (filtered or field.type != own.type)]
     buffers = DamageCheck(table.schema, read)
 
     def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -194,6 +201,31 @@ def _in_types(table: pa.Table, schema: pa.Schema, *, filtered: bool = False) -> 
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return pa.RecordBatchReader.from_batches(schema, map(converted, reader))
+
+
+def _values(type_: pa.DataType) -> pa.DataType:
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _with_plain_values(table: pa.Table) -> pa.Table:
+    """The table with dictionaries of plain text for those of views (polars' categoricals): each value is cast once."""
+    fields = [
+        field.with_type(pa.dictionary(field.type.index_type, wire_type(field.type, field.name), field.type.ordered))
+        if pa.types.is_dictionary(field.type) and is_view(field.type.value_type)
+        else field
+        for field in table.schema
+    ]
+    return table_in_types(table, pa.schema(fields, table.schema.metadata))
+
+
+def _with_light_views(schema: pa.Schema, table: pa.Table) -> pa.Schema:
+    """``schema`` with views where those of the table can be sent as they are."""
+
+    def is_sent(name: str) -> bool:
+        chunks = table[name].chunks
+        return is_view(table[name].type) and all(is_light(chunk, min(len(chunk), _BATCH_ROWS)) for chunk in chunks)
+
+    return pa.schema([table.schema.field(field.name) if is_sent(field.name) else field for field in schema])
 
 
 def _refuse(damage: str | None) -> None:

@@ -1,8 +1,8 @@
 """Frames: how batches, their end and their errors are written to a socket and read; driver and executor Python.
 
 A frame is a header (see ``protocol``) and its two parts. SCHEMA, DICTIONARY and BATCH carry an encapsulated Arrow IPC
-message (metadata, then body), END the number of rows and batches that were sent, ERROR a Failure as JSON. Each bears the nonce
-of the request that it answers. A stream without END or ERROR was cut.
+message (metadata, then body), END the number of rows and batches that were sent, ERROR a Failure as JSON. Each bears
+the nonce of the request that it answers. A stream without END or ERROR was cut.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arrow.batches import halves
+from headrace.arrow.types import is_view
 from headrace.errors import TransportError
 from headrace.transport.protocol import (
     FRAME_HEADER,
@@ -35,7 +36,10 @@ _MAX_PIECES = 512
 _TIMEVAL = struct.Struct("@ll")
 _VIEW_BYTES = 16
 _PREFIX = struct.Struct("<II")  # of an IPC message: a mark, and how many bytes of metadata follow
-_MESSAGE_KINDS = {2: FrameKind.DICTIONARY, 3: FrameKind.BATCH}  # by Arrow's number for what a message holds; 1 is a schema
+_MESSAGE_KINDS = {
+    2: FrameKind.DICTIONARY,
+    3: FrameKind.BATCH,
+}  # by Arrow's number for what a message holds; 1 is a schema
 _BATCH_OPTIONS = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
 
 
@@ -179,9 +183,9 @@ def is_at_least(batch: pa.RecordBatch, size: int) -> bool:
 def _unshared_bytes(batch: pa.RecordBatch) -> int:
     """How many bytes of the batch become less when it is cut: dictionaries and the data behind views do not."""
     return sum(
-        (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
-        if not (pa.types.is_string_view(column.type) or pa.types.is_binary_view(column.type))
-        else _VIEW_BYTES * len(column)
+        _VIEW_BYTES * len(column)
+        if is_view(column.type)
+        else (column.indices if pa.types.is_dictionary(column.type) else column).nbytes
         for column in batch.columns
     )
 

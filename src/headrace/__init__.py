@@ -4,6 +4,7 @@ import typing
 
 from headrace.arrow.sources import BatchSource, Interruptible
 from headrace.errors import (
+    BrokenPromiseError,
     DeregisteredError,
     EvaluationError,
     HeadraceError,
@@ -80,6 +81,7 @@ __all__ = [
     "And",
     "BatchSource",
     "Bound",
+    "BrokenPromiseError",
     "Call",
     "Cast",
     "Column",

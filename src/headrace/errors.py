@@ -7,6 +7,7 @@ HeadraceError
 ├── PlanError
 ├── ProviderError
 ├── SchemaMismatchError
+├── BrokenPromiseError
 ├── EvaluationError
 ├── StreamError
 │   ├── SinkClosedError
@@ -64,6 +65,20 @@ class ProviderError(HeadraceError):
 
 class SchemaMismatchError(HeadraceError):
     """Batches (or a plan) do not have the schema that was promised; names both schemas."""
+
+
+class BrokenPromiseError(HeadraceError):
+    """A table registered with ``verify`` yielded rows that break a promise of its provider's.
+
+    ``promise`` is "filters", "partitioning" or "ordering".
+    """
+
+    def __init__(self, promise: str, message: str) -> None:
+        super().__init__(promise, message)
+        self.promise = promise
+
+    def __str__(self) -> str:
+        return str(self.args[1])
 
 
 class EvaluationError(HeadraceError):

@@ -18,6 +18,7 @@ from headrace.arrow.sources import BatchSource, batch_iterator, close_sources, h
 from headrace.arrow.types import wire_schema
 from headrace.errors import SchemaMismatchError
 from headrace.execute.live import LivePlan
+from headrace.execute.promises import Promises, check_of
 from headrace.execute.stopping import StopFlag
 from headrace.plan import ExecutionPlan
 
@@ -33,6 +34,8 @@ class ScanTask:
     plan_schema: pa.Schema
     request_schema: pa.Schema
     limit: int | None
+    promises: Promises | None = None
+    """To be verified on the rows."""
 
     @property
     def plan_name(self) -> str:
@@ -54,7 +57,8 @@ class ScanTask:
 class PartitionStream:
     """Iterates over the wire batches of one partition and closes the user's iterator when done.
 
-    Raises SchemaMismatchError where a batch breaks the plan's promise; user exceptions pass unchanged.
+    Raises SchemaMismatchError where a batch breaks the plan's promise, and BrokenPromiseError for those that the table
+    was registered to verify; user exceptions pass unchanged.
     Single-threaded, except that ``stop.request()`` may come from anywhere. ``source`` is what ``execute`` returned,
     where that was called already. ``as_they_are``: columns may be dictionaries or views where that is cheaper to send;
     the schema of such a batch says so.
@@ -80,7 +84,11 @@ class PartitionStream:
         self._select = _selector(task.plan_schema, task.request_schema, self.schema)
         self._nulls = NullCheck(self.schema)
         self._buffers = DamageCheck(task.plan_schema, read=self._read_here())
-        self._as_they_are = ColumnsAsTheyAre(task.plan_schema, self.schema if as_they_are else pa.schema([]))
+        kept = as_they_are and task.promises is None  # what is verified is read here
+        self._as_they_are = ColumnsAsTheyAre(task.plan_schema, self.schema if kept else pa.schema([]))
+        self._promises = check_of(
+            task.promises, task.plan_schema, _selector, plan=task.plan_name, table=task.table, partition=partition
+        )
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._stop.user_code():
@@ -140,13 +148,16 @@ class PartitionStream:
                 yield from self._converted(compacted(part), {})
             return
         self._check_nulls(selected)
+        if self._promises is not None:
+            self._promises.check(batch)
         yield selected
 
     def _read_here(self) -> set[str]:
         """The columns whose values this process reads: to convert them, or to find nulls inside of them."""
         planned = self.task.plan_schema
         converted = {field.name for field in self.schema if planned.field(field.name).type != field.type}
-        return converted | self._nulls.reads
+        verified = set() if self.task.promises is None else set(self.task.promises.schema.names)
+        return converted | verified | self._nulls.reads
 
     def _check_buffers(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Raises for a broken batch; returns the columns that nobody reads here, because they are sent as they are."""

@@ -16,7 +16,8 @@ from headrace.negotiate.plan_checks import checked_plan
 from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
 from headrace.negotiate.top_n import OfferedTopN, answered_offset, answered_top_n
-from headrace.plan import ScanRequest, SortKey
+from headrace.negotiate.verifying import hash_unverified, promises_of, with_verified_columns
+from headrace.plan import ScanRequest, SortKey, UnknownPartitioning
 from headrace.provider import AggregatePushdown, Pushdown, for_scan
 
 
@@ -128,11 +129,16 @@ class Negotiation:
         Raises SchemaMismatchError too, for a plan whose schema is neither the request's nor the table's.
         """
         request = self.request()
+        exact = [one.requested for one in self.filters if one.requested is not None and one.answer is Pushdown.EXACT]
+        asked = with_verified_columns(self.table, request, exact)
         one_partition = self._is_exact_top_n or self.offset > 0
-        checked = checked_plan(self.table, self._provider, request, one_partition=one_partition)
+        checked = checked_plan(self.table, self._provider, asked, read=request.projection, one_partition=one_partition)
         if self.planned is not None:
             check_narrowed(self.planned.partitioning, checked.partitioning, checked.name)
         unused = "the scan yields aggregates" if request.aggregation is not None else None
+        unused = unused or why_unused(checked.partitioning, request, self.settings)
+        unused = unused or hash_unverified(self.table, checked.partitioning, checked.plan.placement)
+        ordering = () if request.aggregation is not None else checked.ordering
         self.planned = PlannedScan(
             id=self.id,
             table=self.table,
@@ -142,12 +148,20 @@ class Negotiation:
             plan_schema=checked.schema,
             plan_text=checked.text,
             partitioning=checked.partitioning,
-            partitioning_unused=unused or why_unused(checked.partitioning, request, self.settings),
-            ordering=() if request.aggregation is not None else checked.ordering,
+            partitioning_unused=unused,
+            ordering=ordering,
             top_n=self.top_n,
             aggregation=self.aggregation,
             runtime_filter_columns=checked.runtime_filter_columns,
             statistics=checked.statistics,
+            promises=promises_of(
+                self.table,
+                asked,
+                exact,
+                checked.partitioning if unused is None else UnknownPartitioning(checked.partitioning.n),
+                ordering,
+                exact_top_n=self._is_exact_top_n,
+            ),
         )
         return self.planned
 

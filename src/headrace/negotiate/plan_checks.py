@@ -33,12 +33,19 @@ class CheckedPlan:
 
 
 def checked_plan(
-    table: RegisteredTable, provider: TableProvider, request: ScanRequest, *, one_partition: bool = False
+    table: RegisteredTable,
+    provider: TableProvider,
+    request: ScanRequest,
+    *,
+    read: tuple[str, ...] | None = None,
+    one_partition: bool = False,
 ) -> CheckedPlan:
     """Ask the provider for a plan and check all it says. Raises PlanError, SchemaMismatchError, ProviderRaised.
 
+    ``read``: the columns that Spark reads, where the request has others too.
     ``one_partition``: the provider agreed to a top-n or an offset that only one partition can keep.
     """
+    read = request.projection if read is None else read
     where = f"{table.provider_name}.scan"
     with asking(where, table.name):
         plan = provider.scan(request)
@@ -68,14 +75,14 @@ def checked_plan(
         schema=checked_schema,
         text=" ".join(str(text).split()),
         partitioning=partitioning,
-        ordering=_usable_ordering(ordering, table, request, name),
+        ordering=_usable_ordering(ordering, table, read, name),
         statistics=_completed(statistics, request, name),
-        runtime_filter_columns=_usable_columns(narrowed_by, table, request, name),
+        runtime_filter_columns=_usable_columns(narrowed_by, table, request, read, name),
     )
 
 
 def _usable_columns(
-    columns: tuple[Any, ...], table: RegisteredTable, request: ScanRequest, name: str
+    columns: tuple[Any, ...], table: RegisteredTable, request: ScanRequest, read: tuple[str, ...], name: str
 ) -> tuple[str, ...]:
     """The columns for runtime filters that the query reads: Spark sends none for others.
 
@@ -86,7 +93,7 @@ def _usable_columns(
     for column in columns:
         if column not in table.schema.names:
             raise PlanError(f"{name} takes runtime filters on {column!r}, which is not a column of the table")
-    return tuple(column for column in columns if column in request.projection)
+    return tuple(column for column in columns if column in read)
 
 
 def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, name: str) -> pa.Schema:
@@ -111,7 +118,7 @@ def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, n
 
 
 def _usable_ordering(
-    ordering: tuple[Any, ...], table: RegisteredTable, request: ScanRequest, name: str
+    ordering: tuple[Any, ...], table: RegisteredTable, read: tuple[str, ...], name: str
 ) -> tuple[SortKey, ...]:
     """The leading sort keys that the query reads: an ordering ends where a column is missing."""
     usable: list[SortKey] = []
@@ -121,7 +128,7 @@ def _usable_ordering(
         if key.column not in table.schema.names:
             raise PlanError(f"{name} is ordered by {key.column!r}, which is not a column of the table")
     for key in ordering:
-        if key.column not in request.projection:
+        if key.column not in read:
             break
         usable.append(key)
     return tuple(usable)

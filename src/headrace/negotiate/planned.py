@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.execute.partition_stream import ScanTask
+from headrace.execute.promises import Promises
 from headrace.negotiate.aggregates import OfferedAggregation
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.registry import RegisteredTable
@@ -42,13 +43,14 @@ class PlannedScan:
     top_n: OfferedTopN | None = None
     aggregation: OfferedAggregation | None = None
     runtime_filter_columns: tuple[str, ...] = ()
+    promises: Promises | None = None
 
     def task(self) -> ScanTask:
         """What is needed to produce any of its partitions."""
         # Of an INEXACT top-n each partition yields its own first rows, which need not come first.
         inexact = self.top_n is not None and self.top_n.answer is Pushdown.INEXACT
         limit = None if inexact else self.request.limit
-        return ScanTask(self.table.name, self.plan, self.plan_schema, self.request.schema, limit)
+        return ScanTask(self.table.name, self.plan, self.plan_schema, self.request.schema, limit, self.promises)
 
     def description(self) -> str:
         """One line, for Spark's EXPLAIN."""
@@ -74,6 +76,8 @@ class PlannedScan:
             parts.append(f"partitioning={partitioning_text(self.partitioning)}")
         if self.ordering:
             parts.append(f"ordering=[{', '.join(map(sort_key_text, self.ordering))}]")
+        if self.table.verify is not None:
+            parts.append(f"verify={self.table.verify}")
         return " ".join(parts)
 
     def filter_texts(self) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from dataclasses import dataclass, field
+from typing import Literal
 
 import pyarrow as pa
 
@@ -16,16 +17,20 @@ from headrace.provider import TableProvider
 
 @dataclass(frozen=True)
 class RegisteredTable:
-    """A provider under a name, with the schema it gave at registration. ``id`` differs for each registration."""
+    """A provider under a name, with the schema it gave at registration. ``id`` differs for each registration.
+
+    ``verify``: its promises are checked on a sample of the rows of each scan, or on all.
+    """
 
     name: str
     provider: TableProvider
     schema: pa.Schema
     wire_schema: pa.Schema
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    verify: Literal["sample", "all"] | None = None
 
     @classmethod
-    def of(cls, name: str, provider: TableProvider) -> RegisteredTable:
+    def of(cls, name: str, provider: TableProvider, verify: Literal["sample", "all"] | None = None) -> RegisteredTable:
         """Asks for the schema, on this thread; what that raises passes unchanged.
 
         Raises RegistrationError for what is no schema, UnsupportedTypeError for a type that Spark has no equal of.
@@ -35,7 +40,7 @@ class RegisteredTable:
             raise RegistrationError(
                 f"{type(provider).__name__}.schema() returned {type(schema).__name__}, expected a pyarrow.Schema"
             )
-        return cls(name, provider, schema, wire_schema(schema))
+        return cls(name, provider, schema, wire_schema(schema), verify=verify)
 
     @property
     def provider_name(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headrace.display import html_text
+from headrace.execute.promises import SAMPLE_ROWS
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
@@ -111,7 +112,26 @@ def _block(number: int, found: _Found, scan: PlannedScan | None) -> str:
     lines.append(f"  partitioning  {_partitioning(scan, above)}")
     lines.append(f"  ordering      {_ordering(scan, above)}")
     lines.append(f"  statistics    {_statistics(scan)}")
+    if scan.table.verify is not None:
+        lines += _labelled("verified", _verified(scan))
     return "\n".join(lines)
+
+
+def _verified(scan: PlannedScan) -> list[str]:
+    """What is checked on the rows, and what cannot be."""
+    promises = scan.promises
+    entries: list[str] = []
+    if promises is not None:
+        checked = [f"{expr!r}" for expr in promises.filters]
+        checked += ["the order of the top-n" if promises.top_n else "the ordering"] * bool(promises.ordering)
+        checked += ["the partitioning"] * (promises.keys is not None or bool(promises.hash_columns))
+        rows = "every row" if promises.every_row else f"up to {SAMPLE_ROWS} rows of each batch"
+        entries.append(f"on {rows}: {', '.join(checked)}")
+    exact = [one.requested for one in scan.filters if one.word == "exact"]
+    left = [expr for expr in exact if promises is None or expr not in promises.filters]
+    if left:
+        entries.append(f"cannot be: {', '.join(map(repr, left))}")
+    return entries or ["nothing: no promise is relied on here"]
 
 
 def _labelled(label: str, entries: list[str]) -> list[str]:

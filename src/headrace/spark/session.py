@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -101,8 +101,19 @@ class SessionContext:
         """The real SparkSession."""
         return self._spark
 
-    def register_table(self, name: str, provider: TableProvider, *, replace: bool = False) -> None:
+    def register_table(
+        self,
+        name: str,
+        provider: TableProvider,
+        *,
+        replace: bool = False,
+        verify: Literal["sample", "all"] | None = None,
+    ) -> None:
         """Make ``provider`` queryable as ``name`` in ``ctx.sql``, ``ctx.spark.sql`` and ``ctx.spark.table``.
+
+        ``verify`` checks what the provider promises (EXACT filters and top-n, partitioning, ordering) on the rows of
+        each scan, on all of them or on some of each batch; a query whose rows break a promise fails with
+        BrokenPromiseError.
 
         Calls ``provider.schema()`` exactly once, on this thread; what it raises reaches you unchanged. Raises
         TableExistsError if the name is taken (by a table of this context or a temporary view of the session)
@@ -116,9 +127,11 @@ class SessionContext:
             raise RegistrationError(
                 f"register_table({name!r}, ...) takes a TableProvider, not {not_a_provider(provider)}"
             )
+        if verify not in (None, "sample", "all"):
+            raise ValueError(f'verify must be None, "sample" or "all", not {verify!r}')
         if not replace and self._registry.find(name) is not None:
             raise TableExistsError(f"table {name!r} is registered already; pass replace=True to replace it")
-        self._register(RegisteredTable.of(name, provider), replace=replace)
+        self._register(RegisteredTable.of(name, provider, verify), replace=replace)
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
         with naming_a_lost_jvm():

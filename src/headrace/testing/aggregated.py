@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrow.rows import NAN_KEY, column_keys
 from headrace.expr.nodes import Column, Expr
 from headrace.expr.semantics import is_nan
 from headrace.plan import AggregateFunction, Aggregation
-from headrace.testing.rows import NAN_KEY, column_keys
 
 Groups = dict[tuple[Any, ...], tuple[Any, ...]]
 """Values of the functions by values of the groups, in the form of ``column_keys``, save that NaN is a float."""

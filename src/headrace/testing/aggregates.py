@@ -9,6 +9,7 @@ from typing import get_args
 
 import pyarrow as pa
 
+from headrace.arrow.rows import counted
 from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
 from headrace.negotiate.aggregates import OfferedFunction
@@ -18,7 +19,7 @@ from headrace.provider import AggregatePushdown
 from headrace.testing.aggregated import Groups, Undecided, aggregated, groups_of, merged, same_value
 from headrace.testing.generated import comparable_columns
 from headrace.testing.probe import CheckStopped, Probe, Reading, clipped
-from headrace.testing.report import Promise, Severity, counted
+from headrace.testing.report import Promise, Severity
 from headrace.testing.scans import check_pickling
 from headrace.testing.truth import Truth, note_cut_short
 

@@ -10,6 +10,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrow.rows import counted, shown
 from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
 from headrace.negotiate.filters import OfferedFilter
@@ -18,8 +19,8 @@ from headrace.provider import FilterPushdown
 from headrace.testing.generated import generated_filters
 from headrace.testing.layout import check_layout
 from headrace.testing.probe import CheckStopped, Probe, Reading
-from headrace.testing.report import Promise, Severity, counted
-from headrace.testing.rows import difference, shown
+from headrace.testing.report import Promise, Severity
+from headrace.testing.rows import difference
 from headrace.testing.scans import check_pickling
 from headrace.testing.truth import Truth, is_true, note_cut_short
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.rows import NAN_KEY, column_keys, counted, row_keys, shown
 from headrace.errors import PlanError
+from headrace.execute.ordering import can_be_ordered, first_disorder, order_text
 from headrace.negotiate.keys import key_array
 from headrace.plan import HashPartitioning, KeyPartitioning, SortKey
 from headrace.testing.probe import Probe, Reading, scan_text
-from headrace.testing.report import Promise, Severity, counted
-from headrace.testing.rows import NAN_KEY, column_keys, row_keys, shown
+from headrace.testing.report import Promise, Severity
 
 _FAR_OFF = 10
 _SMALL_BYTES = 1 << 20
@@ -102,30 +102,23 @@ def _check_hash(probe: Probe, reading: Reading, partitioning: HashPartitioning) 
 
 
 def _check_order(probe: Probe, reading: Reading, partition: int, part: pa.Table) -> None:
-    ordering = reading.scan.ordering
-    ranks: list[Sequence[float]] = []
-    for key in ordering:
-        column = part[key.column]
-        if pa.types.is_nested(column.type):
-            message = f"the order by {key.column!r} was not checked: it has the type {column.type}"
+    ordering = []
+    for key in reading.scan.ordering:
+        type_ = part[key.column].type
+        if not can_be_ordered(type_):
+            message = f"the order by {key.column!r} was not checked: it has the type {type_}"
             probe.findings.add(Promise.ORDERING, message, Severity.NOTE)
             break
-        ranks.append(_ranked(column, key))
-    for row, (before, after) in enumerate(pairwise(zip(*ranks, strict=True))):
-        if after < before:
-            columns = part.select([key.column for key in ordering])
-            text = ", ".join(order_text(key) for key in ordering)
-            probe.findings.add(
-                Promise.ORDERING,
-                f"partition {partition} is stated to be sorted by {text}, but {shown(columns, [row])} comes "
-                f"before {shown(columns, [row + 1])} (rows {row} and {row + 1}){scan_text(reading.scan)}",
-            )
-            return
-
-
-def _ranked(column: pa.ChunkedArray, key: SortKey) -> list[float]:
-    rank = order_ranks(column, key)
-    return [rank[value] for value in column_keys(column)]
+        ordering.append(key)
+    row = first_disorder(part, ordering)
+    if row is not None:
+        columns = part.select([key.column for key in reading.scan.ordering])
+        text = ", ".join(map(order_text, reading.scan.ordering))
+        probe.findings.add(
+            Promise.ORDERING,
+            f"partition {partition} is stated to be sorted by {text}, but {shown(columns, [row])} comes "
+            f"before {shown(columns, [row + 1])} (rows {row} and {row + 1}){scan_text(reading.scan)}",
+        )
 
 
 def order_ranks(column: pa.ChunkedArray, key: SortKey) -> dict[Any, float]:
@@ -137,10 +130,6 @@ def order_ranks(column: pa.ChunkedArray, key: SortKey) -> dict[Any, float]:
     rank: dict[Any, float] = {value: sign * position for position, value in enumerate(in_order)}
     rank[None] = -float("inf") if key.nulls_first else float("inf")
     return rank
-
-
-def order_text(key: SortKey) -> str:
-    return f"{key.column}{' DESC' if key.descending else ''} NULLS {'FIRST' if key.nulls_first else 'LAST'}"
 
 
 def _wire_key(probe: Probe, partitioning: KeyPartitioning, key: tuple[Any, ...]) -> Any:

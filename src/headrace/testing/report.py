@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from headrace.arrow.rows import counted
+
 _MOST_FINDINGS = 5
 
 
@@ -163,8 +165,3 @@ class Findings:
 
     def _errors(self, promise: Promise) -> int:
         return sum(found.promise is promise and found.severity is Severity.ERROR for found in self._found)
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 row``, ``1,000 rows``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

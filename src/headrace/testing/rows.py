@@ -1,21 +1,14 @@
-"""Rows compared as Spark compares them (NaN equals NaN, order does not matter) and shown; pure."""
+"""Tables compared as bags of rows, as Spark compares them; pure."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.testing.report import counted
-
-_SHOWN_ROWS = 3
-_SHOWN_CHARS = 200
-NAN_KEY = ("NaN",)
-"""What stands for NaN in ``row_keys``: like Spark's NaN it equals itself."""
+from headrace.arrow.rows import counted, row_keys, shown
 
 
 @dataclass(frozen=True)
@@ -50,39 +43,6 @@ def difference(expected: pa.Table, found: pa.Table) -> Difference:
     )
 
 
-def row_keys(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Something hashable per row that is equal for rows Spark calls equal."""
-    if not table.num_columns:
-        return [()] * table.num_rows
-    return list(zip(*(column_keys(column) for column in table.columns), strict=True))
-
-
-def column_keys(column: pa.ChunkedArray) -> list[Any]:
-    """Like ``row_keys``, for one column of a wire type."""
-    is_ = pa.types
-    if is_.is_temporal(column.type):  # as numbers: Python's dates end in the year 9999
-        column = column.cast(pa.int32() if is_.is_date32(column.type) else pa.int64())
-    values: list[Any] = column.to_pylist()
-    if is_.is_floating(column.type) or is_.is_nested(column.type):
-        return [_key(value) for value in values]
-    return values
-
-
-def shown(table: pa.Table, rows: Iterable[int]) -> str:
-    """``{'a': 1}, {'a': 2}``; at most three of them."""
-    indices = list(rows)
-    texts = [_row_text(table.slice(index, 1)) for index in indices[:_SHOWN_ROWS]]
-    return ", ".join(texts + ["..."] * (len(indices) > _SHOWN_ROWS))
-
-
-def _row_text(row: pa.Table) -> str:
-    try:
-        text = repr(row.to_pylist()[0]) if row.num_columns else "{}"
-    except (OverflowError, ValueError):  # a date that Python has none of
-        text = "{" + ", ".join(f"{name!r}: {row[name][0]}" for name in row.column_names) + "}"
-    return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
-
-
 def _same_in_order(left: pa.Table, right: pa.Table) -> bool:
     """Quickly true for most equal tables; false says nothing."""
     if left.num_rows != right.num_rows or left.schema.types != right.schema.types:
@@ -106,13 +66,3 @@ def _surplus(keys: list[tuple[Any, ...]], others: Counter[tuple[Any, ...]]) -> t
         else:
             surplus.append(position)
     return tuple(surplus)
-
-
-def _key(value: Any) -> Any:
-    if isinstance(value, float) and math.isnan(value):
-        return NAN_KEY
-    if isinstance(value, dict):
-        return tuple(_key(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return tuple(_key(item) for item in value)
-    return value

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 from random import Random
 
+from headrace.arrow.rows import counted, shown
 from headrace.expr.nodes import Expr
 from headrace.negotiate.planned import PlannedScan
 from headrace.testing.generated import runtime_filters
 from headrace.testing.layout import check_layout
 from headrace.testing.probe import CheckStopped, Probe
-from headrace.testing.report import Promise, counted
-from headrace.testing.rows import difference, shown
+from headrace.testing.report import Promise
+from headrace.testing.rows import difference
 from headrace.testing.scans import check_pickling
 from headrace.testing.truth import Truth, note_cut_short
 

@@ -8,16 +8,18 @@ from random import Random
 
 import pyarrow as pa
 
+from headrace.arrow.rows import column_keys, counted, shown
 from headrace.errors import EvaluationError
+from headrace.execute.ordering import order_text
 from headrace.expr.nodes import Expr
 from headrace.negotiate.negotiation import Negotiation
 from headrace.plan import SortKey
 from headrace.provider import Pushdown
 from headrace.testing.generated import comparable_columns
-from headrace.testing.layout import check_layout, order_ranks, order_text
+from headrace.testing.layout import check_layout, order_ranks
 from headrace.testing.probe import CheckStopped, Probe, Reading
-from headrace.testing.report import Promise, counted
-from headrace.testing.rows import column_keys, difference, shown
+from headrace.testing.report import Promise
+from headrace.testing.rows import difference
 from headrace.testing.truth import Truth, note_cut_short
 
 

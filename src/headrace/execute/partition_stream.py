@@ -18,7 +18,7 @@ from headrace.arrow.sources import BatchSource, batch_iterator, close_sources, h
 from headrace.arrow.types import wire_schema
 from headrace.errors import SchemaMismatchError
 from headrace.execute.live import LivePlan
-from headrace.execute.promises import Promises, check_of
+from headrace.execute.promises import PromiseCheck, Promises
 from headrace.execute.stopping import StopFlag
 from headrace.plan import ExecutionPlan
 
@@ -86,9 +86,7 @@ class PartitionStream:
         self._buffers = DamageCheck(task.plan_schema, read=self._read_here())
         kept = as_they_are and task.promises is None  # what is verified is read here
         self._as_they_are = ColumnsAsTheyAre(task.plan_schema, self.schema if kept else pa.schema([]))
-        self._promises = check_of(
-            task.promises, task.plan_schema, _selector, plan=task.plan_name, table=task.table, partition=partition
-        )
+        self._promises = self._promise_check(task.promises) if task.promises is not None else None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._stop.user_code():
@@ -151,6 +149,16 @@ class PartitionStream:
         if self._promises is not None:
             self._promises.check(batch)
         yield selected
+
+    def _promise_check(self, promises: Promises) -> PromiseCheck:
+        select = _selector(self.task.plan_schema, promises.schema, wire_schema(promises.schema))
+        return PromiseCheck(
+            promises,
+            lambda batch: select(batch, {}),
+            plan=self.task.plan_name,
+            table=self.task.table,
+            partition=self.partition,
+        )
 
     def _read_here(self) -> set[str]:
         """The columns whose values this process reads: to convert them, or to find nulls inside of them."""

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrow.rows import counted, row_keys, shown
-from headrace.arrow.types import wire_schema
 from headrace.errors import BrokenPromiseError, EvaluationError
 from headrace.execute.ordering import first_disorder, order_text
 from headrace.expr.nodes import Expr
@@ -161,18 +160,6 @@ class PromiseCheck:
                 f"{self._plan}: {stated} {order}, but execute yielded {_shown(compared, [row])} before "
                 f"{_shown(compared, [row + 1])} {self._where}. Sort the rows, or do not state the order",
             )
-
-
-def check_of(
-    promises: Promises | None,
-    plan_schema: pa.Schema,
-    selector: Callable[[pa.Schema, pa.Schema, pa.Schema], Callable[[pa.RecordBatch], pa.RecordBatch]],
-    **where: Any,
-) -> PromiseCheck | None:
-    """The check for one partition, or None where nothing is to be verified."""
-    if promises is None:
-        return None
-    return PromiseCheck(promises, selector(plan_schema, promises.schema, wire_schema(promises.schema)), **where)
 
 
 def _equals(column: pa.Array, value: pa.Scalar) -> pa.Array:

@@ -26,8 +26,10 @@ HANG_SECONDS = 120
 PRODUCER_SECONDS = 35
 LEAK_SECONDS = 10
 _LASTING = "headrace-dropped"  # one for the whole process: it ends sinks that were dropped
-_SPARKS_WORD = re.compile(r"cancel|ExecutorLost|Python worker|FetchFailed|executor|deregistered|closed", re.IGNORECASE)
-"""What Spark says when it was Spark's own process or job that ended."""
+_SPARKS_WORD = re.compile(
+    r"cancel|ExecutorLost|Python worker|FetchFailed|executor|deregistered|closed|TABLE_OR_VIEW_NOT_FOUND", re.IGNORECASE
+)
+"""What Spark says when it was Spark's own process or job that ended, or the table was gone before the query began."""
 
 
 class Verdict(enum.Enum):

@@ -19,20 +19,26 @@ def tables(outcomes: Sequence[Outcome], seed: int) -> str:
         + ", ".join(f"{total[verdict.value]} {verdict.value}" for verdict in Verdict)
         + f", {leaks} with something left behind.",
         "",
-        "| fault | runs | right | named error | other | query ended after (median, worst) | producers (worst) |",
-        "|---|---|---|---|---|---|---|",
+        "| fault | runs | right | named error | other | right after (median, worst) | error after (median, worst) "
+        "| producers (worst) |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for fault in dict.fromkeys(outcome.fault for outcome in sorted(outcomes, key=lambda o: o.index)):
         rows = [outcome for outcome in outcomes if outcome.fault == fault]
         count = Counter(outcome.verdict for outcome in rows)
         right, named = count[Verdict.RIGHT.value], count[Verdict.NAMED.value]
-        seconds = sorted(outcome.seconds for outcome in rows)
         producers = max(outcome.producers_s for outcome in rows)
         lines.append(
             f"| {fault} | {len(rows)} | {right} | {named} | {len(rows) - right - named} "
-            f"| {seconds[len(seconds) // 2]:.1f} s, {seconds[-1]:.1f} s | {producers:.1f} s |"
+            f"| {_seconds(rows, right=True)} | {_seconds(rows, right=False)} | {producers:.1f} s |"
         )
     return "\n".join(lines)
+
+
+def _seconds(outcomes: Sequence[Outcome], *, right: bool) -> str:
+    """From the fault to the end of the query: the median and the worst of those that ended right, or with an error."""
+    found = sorted(outcome.seconds for outcome in outcomes if (outcome.verdict == Verdict.RIGHT.value) is right)
+    return f"{found[len(found) // 2]:.1f} s, {found[-1]:.1f} s" if found else ""
 
 
 def replaced(document: str, text: str) -> str:

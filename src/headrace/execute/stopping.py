@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headrace.arrow.sources import Interruptible
-
 _LOG = logging.getLogger("headrace")
 
 
@@ -36,7 +34,7 @@ class StopFlag:
 
     def watch(self, source: Any) -> None:
         """``source`` is what the user's code returned to be iterated over; None once it is to be closed."""
-        interrupt = source.interrupt if isinstance(source, Interruptible) else None
+        interrupt = getattr(source, "interrupt", None)  # whether it is Interruptible, which is slow to ask
         self._interrupt_source = interrupt if callable(interrupt) else None
 
     def request(self, reason: str) -> None:

@@ -168,6 +168,8 @@ def _shares(rows: int, partitions: int) -> list[tuple[int, int]]:
 
 def _range(values: pa.ChunkedArray) -> ColumnStats:
     """Least and greatest value, where pyarrow and Python have an order of this type; NaN is neither."""
+    if pa.types.is_timestamp(values.type) and values.type.tz is not None:
+        values = values.cast(pa.timestamp(values.type.unit, "UTC"))  # for another zone Python would read a file
     try:
         found = pc.min_max(values)
         return ColumnStats(found["min"].as_py(), found["max"].as_py(), values.null_count)

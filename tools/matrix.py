@@ -20,7 +20,8 @@ from tools import compatibility
 from tools.compatibility import Cell, Result
 from tools.environments import JDKS, PYTHONS, ROOT, SPARKS, environment, jdk
 
-SUITES = {"all": ("tests/spark", "tests/process"), "core": ("tests/spark", "-m", "core")}
+SUITES = {"all": ("tests/spark",), "core": ("tests/spark", "-m", "core")}
+PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 USUAL_PYTHON, USUAL_JDK = PYTHONS[0], JDKS[0]
 CELL_SECONDS = 3600.0
 
@@ -81,8 +82,11 @@ def run(cell: Cell, wheel: Path) -> Result:
         path = f"{home}/bin{os.pathsep}{python.parent}{os.pathsep}{os.environ['PATH']}"
         environ = {**os.environ, "JAVA_HOME": home, "PATH": path}
         environ.pop("PYTHONPATH", None)
+        subprocess.run([python, "tests/support/class_archive.py"], cwd=ROOT, env=environ, check=True)
         try:
-            subprocess.run([*pytest, *_paths(cell.tests)], cwd=ROOT, env=environ, timeout=CELL_SECONDS, check=False)
+            subprocess.run(
+                [*pytest, *PARALLEL, *_paths(cell.tests)], cwd=ROOT, env=environ, timeout=CELL_SECONDS, check=False
+            )
         except subprocess.TimeoutExpired:
             return Result(today, failed=("the run took longer than an hour",))
         return _read(report, today)

@@ -10,7 +10,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from places import EXAMPLES, ROOT
+from places import EXAMPLES
+from producing import SOURCES
 
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
 
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.timeout(300)
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotebookClient]:
     """One kernel for all: Spark is started once, by the first cell that asks for it, and ends with the kernel."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT / "src"))
+        patch.setenv("PYTHONPATH", str(SOURCES))
         patch.setenv("PYDEVD_DISABLE_FILE_VALIDATION", "1")
         folder = tmp_path_factory.mktemp("notebooks")
         client = NotebookClient(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+import headrace
 from headrace.cli.app import app
 from places import ROOT
 
@@ -37,7 +38,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(project: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """A command as a user would run it in the project: of this repository it sees the package alone."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "200"}
+    environment = {**os.environ, "PYTHONPATH": str(Path(headrace.__file__).parent.parent), "COLUMNS": "200"}
     return subprocess.run(
         [sys.executable, "-m", *command], cwd=project, env=environment, capture_output=True, text=True, timeout=110
     )

@@ -19,8 +19,8 @@ class Difference:
 DIFFERENCES = {
     "subset of keys": Difference(
         (4, 3),
-        "`GROUP BY` on some of the columns of a `KeyPartitioning`, or of a `HashPartitioning` into one partition, needs no "
-        "shuffle",
+        "`GROUP BY` on some of the columns of a `KeyPartitioning`, or of a `HashPartitioning` into one partition, "
+        "needs no shuffle",
         "Spark shuffles",
     ),
     "ordering on coalesce": Difference(

@@ -78,7 +78,7 @@ class Failure:
     def headline(self) -> str:
         """Class and message."""
         name = self.exception_type.removeprefix("builtins.").removeprefix("headrace.errors.")
-        return f"{name}: {self.message}"
+        return f"{name}: {self.message}" if self.message else name
 
     def text(self) -> str:
         """What a person reads: class and message first, then where, then the traceback of the user's code."""

@@ -11,10 +11,11 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceRe
 from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StringType, StructField, StructType
 from pyspark.sql.utils import to_str
 
-from headrace.errors import HeadraceError, PlanError, RegistrationError, UnsupportedTypeError
+from headrace.errors import HeadraceError, RegistrationError, UnsupportedTypeError
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest
 from headrace.provider import FilterPushdown, PerScanProvider, TableProvider
+from headrace.spark.data_source_errors import extraneous_filters, type_mismatch
 from headrace.spark.data_source_plan import DataSourcePlan
 from headrace.spark.versions import arrow_schema, pushes_filters, types_without_arrow
 
@@ -84,7 +85,7 @@ class DataSourceTable(PerScanProvider):
     def reader(self) -> DataSourceReader:
         reader = self._source.reader(schema=self.struct())
         if not isinstance(reader, DataSourceReader):
-            raise PlanError(f"{self.name}.reader() returned {type(reader).__name__}, expected a DataSourceReader")
+            raise type_mismatch("an instance of DataSourceReader", reader)
         return reader
 
 
@@ -116,12 +117,10 @@ class DataSourceScan(TableProvider):
         from headrace.spark.data_source_filters import pushed_filter  # of Filter classes that 4.0 does not have
 
         given = {index: made for index, expr in enumerate(filters) if (made := pushed_filter(expr)) is not None}
-        returned = {id(filter_) for filter_ in reader.pushFilters(list(given.values()))} if given else set()
+        answered = list(reader.pushFilters(list(given.values()))) if given else []
+        returned = set(map(id, answered))
         if not returned <= {id(filter_) for filter_ in given.values()}:
-            raise PlanError(
-                f"{type(reader).__name__}.pushFilters of data source {self._table.name} returned a filter it was not "
-                "given; it must return those objects of its argument that Spark is to evaluate"
-            )
+            raise extraneous_filters(reader, list(given.values()), answered)
         answers = [FilterPushdown.UNSUPPORTED] * len(filters)
         for index, filter_ in given.items():
             answers[index] = FilterPushdown.INEXACT if id(filter_) in returned else FilterPushdown.EXACT
@@ -132,11 +131,10 @@ class DataSourceScan(TableProvider):
             partitions = reader.partitions()
         except (NotImplementedError, PySparkNotImplementedError):  # what the method did in Spark 4.0
             return (InputPartition(None),)
-        if not isinstance(partitions, Sequence) or not all(isinstance(p, InputPartition) for p in partitions):
-            raise PlanError(
-                f"{type(reader).__name__}.partitions() of data source {self._table.name} returned {partitions!r:.200}, "
-                "expected a list of InputPartitions"
-            )
+        if not isinstance(partitions, Sequence):
+            raise type_mismatch("'partitions' to return a list", partitions)
+        if wrong := [p for p in partitions if not isinstance(p, InputPartition)]:
+            raise type_mismatch("elements in 'partitions' to be of type 'InputPartition'", wrong[0])
         return tuple(partitions) or (InputPartition(None),)
 
 

@@ -47,8 +47,8 @@ def pushed_filter(expr: Expr) -> ds.Filter | None:
         case Comparison(op=op, left=Literal(value=value), right=Column() as column) if value is not None:
             return _binary(_COMPARISONS[_MIRRORED[op]], column, value)
         case InList(operand=Column() as column, values=values) if all(isinstance(v, Literal) for v in values):
-            found = tuple(value for value in map(_value, values) if value is not None)
-            return ds.In(_path(column), found) if found else None
+            found: Any = [_value(value) for value in values]  # a list, as Spark gives it, and with its null
+            return ds.In(_path(column), found) if any(value is not None for value in found) else None
         case StringMatch(op=match_, operand=Column() as column, pattern=Literal(value=str() as text)):
             return _binary(_STRING_MATCHES[match_], column, text)
     return None

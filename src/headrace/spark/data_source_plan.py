@@ -13,14 +13,14 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from headrace.arrow.batches import batch_without_columns, same_columns
-from headrace.arrow.mismatch import mismatch
 from headrace.arrow.sources import close_sources
-from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, UnknownPartitioning
+from headrace.spark.data_source_errors import invalid_return_type, schema_mismatch
 from headrace.spark.versions import arrow_schema, converter
 
 _FIRST_ROWS, _MOST_ROWS = 256, 16_384  # the first rows soon, and then as many as are quick to turn
 _NONE = type(None)
+_RECORDS = "tuple, list, `pyspark.sql.types.Row`, `pyarrow.RecordBatch`"
 _END = object()
 
 
@@ -46,10 +46,7 @@ class DataSourcePlan(ExecutionPlan):
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         records = self._reader.read(self._partitions[partition])
         if not isinstance(records, Iterable):
-            raise TypeError(
-                f"{type(self._reader).__name__}.read of data source {self._name} returned {type(records).__name__}, "
-                "expected an iterator of tuples, Rows or pyarrow.RecordBatches"
-            )
+            raise invalid_return_type(records, self._name, "iterator")
         iterator = iter(records)
         try:
             first = next(iterator, _END)
@@ -71,12 +68,13 @@ class DataSourcePlan(ExecutionPlan):
 
     def _selected(self, batch: Any, whole: pa.Schema) -> pa.RecordBatch:
         if not isinstance(batch, pa.RecordBatch):
-            raise _invalid(batch, self._name, "after a pyarrow.RecordBatch, another one")
+            raise invalid_return_type(batch, self._name, "`pyarrow.RecordBatch`")
+        if batch.num_columns != len(whole):
+            raise schema_mismatch(len(whole), batch.num_columns)
+        if set(batch.schema.names) != set(whole.names):
+            raise schema_mismatch(whole.names, batch.schema.names)
         if not same_columns(batch.schema, whole):
-            raise SchemaMismatchError(
-                f"data source {self._name} yielded a batch that does not have its schema\n"
-                f"{mismatch(whole, batch.schema)}"
-            )
+            raise schema_mismatch(whole, batch.schema)
         return batch.select(self.schema.names) if self.schema.names else batch_without_columns(batch.num_rows)
 
 
@@ -96,7 +94,7 @@ class RowsToArrow:
         self._orders: dict[tuple[str, ...], Callable[[Any], Any]] = {}
 
     def batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
-        """Raises SchemaMismatchError for a row that does not fit, and what Arrow raises for a value that does not."""
+        """Raises PySparkRuntimeError for a row that does not fit, and what Arrow raises for a value that does not."""
         size = _FIRST_ROWS
         while chunk := list(itertools.islice(rows, size)):
             yield self._batch(chunk)
@@ -107,10 +105,7 @@ class RowsToArrow:
             rows = [row if type(row) in (tuple, list) else self._by_position(row) for row in rows]
         if set(map(len, rows)) != {len(self._names)}:
             wrong = next(row for row in rows if len(row) != len(self._names))
-            raise SchemaMismatchError(
-                f"data source {self._name} yielded a row of {len(wrong)} values, expected {len(self._names)}: "
-                f"{', '.join(self._names)}"
-            )
+            raise schema_mismatch(len(self._names), len(wrong))
         if not self._picked:
             return batch_without_columns(len(rows))
         if len(self._picked) == 1:
@@ -127,7 +122,7 @@ class RowsToArrow:
     def _by_position(self, row: Any) -> Any:
         """A Row's values in the schema's order, by their names if it has any."""
         if not isinstance(row, (tuple, list)):
-            raise _invalid(row, self._name, "tuples, lists, Rows or pyarrow.RecordBatches")
+            raise invalid_return_type(row, self._name, _RECORDS)
         if not isinstance(row, Row) or not hasattr(row, "__fields__"):
             return row
         fields = tuple(row.__fields__)
@@ -138,10 +133,7 @@ class RowsToArrow:
 
     def _order(self, fields: tuple[str, ...]) -> Callable[[Any], Any]:
         if set(fields) != set(self._names) or len(fields) != len(self._names):
-            raise SchemaMismatchError(
-                f"data source {self._name} yielded a Row with the fields {', '.join(fields)}, expected "
-                f"{', '.join(self._names)}"
-            )
+            raise schema_mismatch(self._names, list(fields))
         if list(fields) == self._names:
             return tuple
         positions = [fields.index(name) for name in self._names]
@@ -163,7 +155,3 @@ def _column_converter(type_: DataType) -> Callable[[Sequence[Any]], Sequence[Any
         return [convert(value) for value in values]
 
     return converted
-
-
-def _invalid(record: Any, name: str, expected: str) -> SchemaMismatchError:
-    return SchemaMismatchError(f"data source {name} yielded {type(record).__name__}, expected {expected}")

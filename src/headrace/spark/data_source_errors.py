@@ -1,0 +1,44 @@
+"""What PySpark raises for a data source that breaks its contract, in the same classes and words; driver and workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.errors import PySparkAssertionError, PySparkRuntimeError, PySparkValueError
+
+
+def type_mismatch(expected: str, found: Any) -> PySparkAssertionError:
+    """For what ``reader`` or ``partitions`` returned."""
+    return PySparkAssertionError(
+        errorClass="DATA_SOURCE_TYPE_MISMATCH",
+        messageParameters={"expected": expected, "actual": f"'{type(found).__name__}'"},
+    )
+
+
+def extraneous_filters(reader: object, given: list[Any], returned: list[Any]) -> PySparkValueError:
+    """For a filter that ``pushFilters`` returned and was not given."""
+    known = set(map(id, given))
+    return PySparkValueError(
+        errorClass="DATA_SOURCE_EXTRANEOUS_FILTERS",
+        messageParameters={
+            "type": type(reader).__name__,
+            "input": str(given),
+            "extraneous": str([filter_ for filter_ in returned if id(filter_) not in known]),
+        },
+    )
+
+
+def schema_mismatch(expected: object, found: object) -> PySparkRuntimeError:
+    """For a row or a batch that does not have the columns of the schema."""
+    return PySparkRuntimeError(
+        errorClass="DATA_SOURCE_RETURN_SCHEMA_MISMATCH",
+        messageParameters={"expected": str(expected), "actual": str(found)},
+    )
+
+
+def invalid_return_type(found: object, name: str, supported: str) -> PySparkRuntimeError:
+    """For what ``read`` returned or yielded."""
+    return PySparkRuntimeError(
+        errorClass="DATA_SOURCE_INVALID_RETURN_TYPE",
+        messageParameters={"type": type(found).__name__, "name": name, "supported_types": supported},
+    )

@@ -23,7 +23,14 @@ NESTED_SCHEMA = pa.schema(
         ("counts", pa.map_(pa.string(), pa.int64())),
     ]
 )
-SCHEMAS = {"narrow": SCHEMA, "wide": WIDE_SCHEMA, "nested": NESTED_SCHEMA}
+DICTIONARY_SCHEMA = SCHEMA.set(3, pa.field("s", pa.dictionary(pa.int32(), pa.string())))
+SCHEMAS = {
+    "narrow": SCHEMA,
+    "wide": WIDE_SCHEMA,
+    "nested": NESTED_SCHEMA,
+    "dictionary": DICTIONARY_SCHEMA,
+    "decoded": SCHEMA,
+}
 
 
 @functools.cache
@@ -54,6 +61,18 @@ def _narrow(rows: int) -> pa.RecordBatch:
     )
 
 
+def _dictionary(rows: int) -> pa.RecordBatch:
+    """As narrow, but ``s`` has a thousand values, of 26 bytes, as a dictionary."""
+    values = pa.array([f"category {i:04d} of the shop" for i in range(KEYS)])
+    indices = pa.array(np.random.default_rng(8).integers(0, KEYS, rows).astype(np.int32))
+    return _narrow(rows).set_column(3, DICTIONARY_SCHEMA.field("s"), pa.DictionaryArray.from_arrays(indices, values))
+
+
+def _decoded(rows: int) -> pa.RecordBatch:
+    """The same rows as plain text."""
+    return _dictionary(rows).cast(SCHEMA)
+
+
 def _wide(rows: int) -> pa.RecordBatch:
     random = np.random.default_rng(7)
     columns = [
@@ -82,4 +101,10 @@ def _nested(rows: int) -> pa.RecordBatch:
     )
 
 
-_MAKERS: dict[str, Callable[[int], pa.RecordBatch]] = {"narrow": _narrow, "wide": _wide, "nested": _nested}
+_MAKERS: dict[str, Callable[[int], pa.RecordBatch]] = {
+    "narrow": _narrow,
+    "wide": _wide,
+    "nested": _nested,
+    "dictionary": _dictionary,
+    "decoded": _decoded,
+}

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks import (
     adbc,
+    columns,
     data_source,
     growth,
     latency,
@@ -59,6 +60,7 @@ GROUPS = (
     Group("planning", planning.cases),
     Group("pull", pull.cases),
     Group("shapes", shapes.cases),
+    Group("columns", columns.cases),
     Group("parquet", parquet.cases),
     Group("push", push.cases),
     Group("latency", latency.cases),

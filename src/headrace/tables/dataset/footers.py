@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _SAMPLED_FILES = 8
+_DICTIONARY_BYTES = 2.5  # a value: indices of some 16 bits and a few values; plain text has 4 for its length alone
 
 
 def is_parquet(format: ds.FileFormat) -> bool:
@@ -76,6 +77,10 @@ class Footers:
         # What is encoded takes less room in the file than in memory, where a value has at least its own width.
         width = sum(max(self.widths.get(field.name, 0.0), _least_bytes(field.type)) for field in schema)
         return Statistics(rows, round(rows * width))
+
+    def has_few_values(self, column: str) -> bool:
+        """Whether a column of text or bytes takes so little room that it must be a dictionary and short indices."""
+        return self.widths.get(column, _DICTIONARY_BYTES) < _DICTIONARY_BYTES
 
 
 def _least_bytes(type_: pa.DataType) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +89,11 @@ class DatasetPlan(ExecutionPlan):
         statistics: Statistics,
         total_files: int,
         runtime_filter_columns: Sequence[str] = (),
+        repeated: Collection[str] = (),
     ) -> None:
-        self.schema = schema
+        """``repeated``: columns of text or bytes with few values, which Parquet files are to give as dictionaries."""
+        self.schema = with_dictionaries(schema, repeated)
+        self._repeated = repeated
         self.partitioning = partitioning
         self.dataset_schema = dataset_schema
         self.runtime_filter_columns = runtime_filter_columns
@@ -142,9 +145,9 @@ class DatasetPlan(ExecutionPlan):
     def piece_batches(self, piece: Piece | MemoryPiece, missing: int | None = None) -> Iterator[pa.RecordBatch]:
         """The matching rows of one piece, in batches that are not empty; ``missing``: how many are wanted."""
         try:
-            fragment = piece.fragment()
+            fragment, schema = self._opened(piece)
             scanner = fragment.scanner(
-                schema=self.dataset_schema,
+                schema=schema,
                 columns=self.schema.names,
                 filter=self._condition_for(piece, fragment),
                 batch_size=_BATCH_ROWS if missing is None or self._condition is not None else min(missing, _BATCH_ROWS),
@@ -156,9 +159,49 @@ class DatasetPlan(ExecutionPlan):
             with scanner.to_reader() as reader:
                 for batch in reader:
                     if batch.num_rows:
-                        yield batch
+                        yield batch if batch.schema.types == self.schema.types else self._with_dictionaries(batch)
         except (OSError, pa.ArrowException) as error:
             raise named(error, piece.path) from error
+
+    def _opened(self, piece: Piece | MemoryPiece) -> tuple[ds.Fragment, pa.Schema]:
+        """The piece, and the schema in which it is read: with dictionaries, unless the file stores other types."""
+        if not self._repeated or isinstance(piece, MemoryPiece) or not can_read_dictionaries(piece.format):
+            return piece.fragment(), self.dataset_schema
+        schema = with_dictionaries(self.dataset_schema, self._repeated)
+        fragment = dataclasses.replace(piece, format=_reading_dictionaries(self._repeated)).fragment()
+        stored = fragment.physical_schema
+        if all(stored.get_field_index(name) >= 0 for name in self._repeated) and all(
+            stored.field(name).type == schema.field(name).type for name in self._repeated
+        ):
+            return fragment, schema
+        return piece.fragment(), self.dataset_schema
+
+    def _with_dictionaries(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [
+            column.dictionary_encode() if name in self._repeated else column
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def with_dictionaries(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
+    """``schema`` with dictionaries of the type that some columns have, as Parquet gives them."""
+    return pa.schema(
+        [field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in columns else field for field in schema]
+    )
+
+
+def _reading_dictionaries(columns: Collection[str]) -> ds.ParquetFileFormat:
+    import pyarrow.dataset as ds
+
+    return ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=set(columns)))
+
+
+def can_read_dictionaries(format: ds.FileFormat) -> bool:
+    """Whether files of this format are Parquet, and nobody has said how to read them."""
+    import pyarrow.dataset as ds
+
+    return is_parquet(format) and format == ds.ParquetFileFormat()
 
 
 def has_views(schema: pa.Schema) -> bool:

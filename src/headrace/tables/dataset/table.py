@@ -26,7 +26,7 @@ from headrace.provider import AggregatePushdown, FilterPushdown, TableProvider, 
 from headrace.tables.dataset.aggregate import DatasetAggregatePlan, has_exact_bounds
 from headrace.tables.dataset.files import DatasetFile, DatasetMemory, dataset_files, dataset_memory, identity, in_memory
 from headrace.tables.dataset.footers import Footers
-from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, has_views
+from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_read_dictionaries, has_views
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, grouped, packed, split_bytes
 from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 
@@ -86,6 +86,8 @@ class DatasetTable(TableProvider):
         self._filterable = all(is_filterable(field.type) for field in self._schema)
         of_files = [fragment for fragment in fragments if not in_memory(fragment)]
         self._footers = Footers.sampled(of_files, [file.size for file in files])
+        only_files = bool(of_files) and len(of_files) == len(fragments)
+        self._has_dictionaries = only_files and can_read_dictionaries(of_files[0].format)  # others: when they are read
 
     def __repr__(self) -> str:
         return f"<DatasetTable: {len(self._parts):,} files of {names_text(self._schema.names)}>"
@@ -105,7 +107,7 @@ class DatasetTable(TableProvider):
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         if request.aggregation is None:
-            return self._rows(request, self._matching(self._parts, request.filters))
+            return self._rows(request, self._matching(self._parts, request.filters), repeated=True)
         columns = operand_columns(request.aggregation)
         of_columns = ScanRequest(pa.schema(map(self._schema.field, columns)), tuple(columns), request.filters)
         parts = self._decided(request.filters)
@@ -116,9 +118,17 @@ class DatasetTable(TableProvider):
         return DatasetAggregatePlan(request.aggregation, self._rows(of_columns, parts, together=told), decided=True)
 
     def _rows(
-        self, request: ScanRequest, parts: Sequence[DatasetFile | DatasetMemory], *, together: bool = False
+        self,
+        request: ScanRequest,
+        parts: Sequence[DatasetFile | DatasetMemory],
+        *,
+        together: bool = False,
+        repeated: bool = False,
     ) -> DatasetPlan:
-        """A scan of rows. ``together``: a file costs the same whatever its size, so partitions have many."""
+        """A scan of rows. ``together``: a file costs the same whatever its size, so partitions have many.
+
+        ``repeated``: columns with few values may be dictionaries.
+        """
         learnt = [expr for expr in request.runtime_filters if expr.to_pyarrow(schema=self._schema) is not None]
         needed = self._matching(parts, learnt) if self._filterable else parts
         filters = (*request.filters, *(learnt if self._filterable else ()))
@@ -135,7 +145,21 @@ class DatasetTable(TableProvider):
             statistics=self._estimate(unpruned, needed),
             total_files=sum(isinstance(part, DatasetFile) for part in self._parts),
             runtime_filter_columns=self._comparable if self._filterable else (),
+            repeated=self._repeated(request, filters) if repeated else (),
         )
+
+    def _repeated(self, request: ScanRequest, filters: Sequence[Expr]) -> list[str]:
+        """The columns that are better read as dictionaries; none on which pyarrow filters, for which it knows less."""
+        if not self._has_dictionaries:
+            return []
+        filtered = {name for expr in filters for name in expr.columns()}
+        return [
+            name
+            for name in request.projection
+            if self._schema.field(name).type in (pa.string(), pa.binary())
+            and name not in filtered
+            and self._footers.has_few_values(name)
+        ]
 
     def _decided(self, filters: Sequence[Expr]) -> Sequence[DatasetFile | DatasetMemory] | None:
         """The parts all of whose rows pass, if all rows of the others do not; None where partitions do not decide."""

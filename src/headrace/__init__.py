@@ -57,6 +57,8 @@ from headrace.push.sink import TableSink
 from headrace.tables.adbc.table import AdbcTable
 from headrace.tables.dataset.table import DatasetTable
 from headrace.tables.flight.table import FlightTable
+from headrace.tables.http.paging import ApiFilter, ByCursor, ByOffset, ByPage
+from headrace.tables.http.table import PagedApi
 from headrace.tables.listing.format import DataFile, FileFormat
 from headrace.tables.listing.table import ListingTable
 from headrace.tables.mem import MemTable
@@ -79,9 +81,13 @@ __all__ = [
     "AggregatePushdown",
     "Aggregation",
     "And",
+    "ApiFilter",
     "BatchSource",
     "Bound",
     "BrokenPromiseError",
+    "ByCursor",
+    "ByOffset",
+    "ByPage",
     "Call",
     "Cast",
     "Column",
@@ -109,6 +115,7 @@ __all__ = [
     "MemTable",
     "Not",
     "Or",
+    "PagedApi",
     "Partitioning",
     "Placement",
     "PlanError",

@@ -1,0 +1,1 @@
+"""Services that answer over HTTP, page by page."""

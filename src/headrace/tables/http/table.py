@@ -1,0 +1,228 @@
+"""PagedApi: a service that answers with pages of JSON, as a table; described in the driver, read where tasks run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, TypeAlias
+from urllib.parse import urlencode
+
+import pyarrow as pa
+
+from headrace.arrow.batches import batch_without_columns
+from headrace.expr.nodes import Expr
+from headrace.plan import ExecutionPlan, Placement, ScanRequest
+from headrace.provider import Pushdown, TableProvider
+from headrace.tables.http.client import Manners, PoliteClient
+from headrace.tables.http.paging import ApiFilter, ByCursor, ByPage, Paging, answers
+
+_Items: TypeAlias = Sequence[Mapping[str, Any]]
+_BEYOND_THE_END = {400, 404, 416, 422}
+"""What services answer when asked for a page after the last one, if not with an empty page."""
+
+
+class PagedApi(TableProvider):
+    """The pages of ``GET url`` as a table of one partition, several fetched at a time.
+
+    ``rows``: where the rows are in an answer, as a list of objects: the answer itself (None), a key of it, or a
+    function of it. Columns are taken by name; dates, timestamps and decimals may be text. ``paging``: a ByPage,
+    ByOffset or ByCursor. ``filters``: what the service filters by, see ApiFilter. ``parameters``: sent with every
+    request.
+
+    ``headers`` (a token belongs there: it is shown nowhere), ``timeout_s`` for each request, ``at_once`` pages in
+    flight, ``requests_per_second`` at most. Failed connections, timeouts and the statuses 408, 425, 429, 500, 502, 503
+    and 504 are tried again, ``attempts`` times in all: after ``back_off_s`` seconds, doubled each time, or after what
+    the answer's ``Retry-After`` says. Then the query fails with httpx's error.
+
+    Needs httpx (``pip install 'headrace[http]'``), on the executors too. Raises TypeError and ValueError for arguments
+    that make no sense.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        schema: pa.Schema,
+        *,
+        rows: str | Callable[[Any], Sequence[Mapping[str, Any]]] | None = None,
+        paging: Paging | None = None,
+        filters: Sequence[ApiFilter] = (),
+        parameters: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        at_once: int = 4,
+        requests_per_second: float | None = None,
+        attempts: int = 5,
+        back_off_s: float = 0.5,
+        timeout_s: float = 30.0,
+        placement: Placement = Placement.EXECUTORS,
+    ) -> None:
+        if not isinstance(schema, pa.Schema):
+            raise TypeError(f"PagedApi takes a pyarrow.Schema second, not {type(schema).__name__}")
+        for one in filters:
+            if one.column not in schema.names:
+                raise ValueError(f"{one!r} is about a column that the schema does not have ({', '.join(schema.names)})")
+        paging = paging if paging is not None else ByPage()
+        if min(at_once, attempts, paging.rows) < 1 or (requests_per_second is not None and requests_per_second <= 0):
+            raise ValueError("at_once, attempts, the rows of a page and requests_per_second must be positive")
+        self._url, self._schema, self._rows, self._paging = url, schema, rows, paging
+        self._filters, self._parameters, self._at_once = tuple(filters), dict(parameters or {}), at_once
+        sent = tuple((headers or {}).items())
+        self._manners = Manners(sent, timeout_s, attempts, back_off_s, requests_per_second)
+        self._placement = placement
+
+    def __repr__(self) -> str:
+        return f"<PagedApi: {self._url}>"
+
+    def schema(self) -> pa.Schema:
+        return self._schema
+
+    def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[Pushdown]:
+        return [answer for answer, _, _ in answers(self._filters, filters)]
+
+    def scan(self, request: ScanRequest) -> ExecutionPlan:
+        filtered = {name: value for _, name, value in answers(self._filters, request.filters) if name}
+        return PagesPlan(
+            self._url,
+            request.schema,
+            {**self._parameters, **filtered},
+            request.limit,
+            self._rows,
+            self._paging,
+            self._at_once,
+            self._manners,
+            self._placement,
+        )
+
+
+class PagesPlan(ExecutionPlan):
+    """Page after page in their order; those that come next are on their way already."""
+
+    def __init__(
+        self,
+        url: str,
+        schema: pa.Schema,
+        parameters: dict[str, str],
+        limit: int | None,
+        rows: str | Callable[[Any], Sequence[Mapping[str, Any]]] | None,
+        paging: Paging,
+        at_once: int,
+        manners: Manners,
+        placement: Placement,
+    ) -> None:
+        self.schema = schema
+        self.placement = placement
+        self._url, self._parameters, self._limit = url, parameters, limit
+        self._rows, self._paging, self._at_once, self._manners = rows, paging, at_once, manners
+
+    def describe(self) -> str:
+        return f"GET {self._url}?{urlencode(self._parameters)}"
+
+    async def execute(self, partition: int) -> AsyncIterator[pa.RecordBatch]:
+        if self._limit == 0:
+            return
+        left = self._limit
+        async with PoliteClient(self._url, self._manners) as client, aclosing(self._pages(client)) as pages:
+            async for items in pages:
+                items = items if left is None else items[:left]
+                if items:
+                    yield _batch(items, self.schema)
+                left = None if left is None else left - len(items)
+                if left == 0:
+                    return
+
+    def _pages(self, client: PoliteClient) -> AsyncGenerator[_Items, None]:
+        return self._chained(client) if isinstance(self._paging, ByCursor) else self._numbered(client)
+
+    @property
+    def _page_rows(self) -> int:
+        """No more than the limit: a page of three rows for LIMIT 3."""
+        return self._paging.rows if self._limit is None else min(self._paging.rows, self._limit)
+
+    async def _chained(self, client: PoliteClient) -> AsyncGenerator[_Items, None]:
+        assert isinstance(self._paging, ByCursor)
+        cursor: str | None = None
+        while True:
+            answer = await client.get({**self._parameters, **self._paging.parameters(cursor, self._page_rows)})
+            yield self._items(answer)
+            cursor = self._paging.after(answer)
+            if cursor is None:
+                return
+
+    async def _numbered(self, client: PoliteClient) -> AsyncGenerator[_Items, None]:
+        assert not isinstance(self._paging, ByCursor)
+        size = self._page_rows
+        needed = None if self._limit is None else -(-self._limit // size)
+        flying: deque[asyncio.Task[Any]] = deque()
+        index = 0
+        try:
+            while True:
+                while len(flying) < self._at_once and (needed is None or index < needed):
+                    parameters = {**self._parameters, **self._paging.parameters(index, size)}
+                    flying.append(asyncio.create_task(client.get(parameters)))
+                    index += 1
+                if not flying:
+                    return
+                items = self._items(await flying.popleft())
+                yield items
+                if len(items) < size:
+                    await self._check_end(client, index - len(flying), len(items), flying)
+                    return
+        finally:
+            for task in flying:
+                task.cancel()
+            await asyncio.gather(*flying, return_exceptions=True)
+
+    async def _check_end(self, client: PoliteClient, index: int, found: int, flying: deque[asyncio.Task[Any]]) -> None:
+        """A short page is the last one, or the service gives fewer rows than it is asked for: then some would be lost.
+
+        Raises ValueError if the page after it, number ``index``, has rows.
+        """
+        assert not isinstance(self._paging, ByCursor)
+        if not found:
+            return
+        size = self._page_rows
+        task = (
+            flying[0]
+            if flying
+            else asyncio.create_task(client.get({**self._parameters, **self._paging.parameters(index, size)}))
+        )
+        try:
+            rest = self._items(await task)
+        except client.status_error as error:
+            if error.response.status_code not in _BEYOND_THE_END:
+                raise
+            return
+        if rest:
+            raise ValueError(
+                f"{self.describe()}: page {index} has rows, but the one before it had {found} where {size} were asked "
+                f"for: the service gives fewer rows a page than that; say so with rows={found} in paging="
+            )
+
+    def _items(self, answer: Any) -> _Items:
+        found = answer if self._rows is None else self._rows(answer) if callable(self._rows) else answer[self._rows]
+        if not isinstance(found, (list, tuple)) or not all(isinstance(item, Mapping) for item in found):
+            raise TypeError(
+                f"{self.describe()}: the rows of an answer should be a list of objects, found {str(found)[:200]!r}; "
+                "say with rows= where they are"
+            )
+        return found
+
+
+def _batch(items: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
+    if not len(schema):
+        return batch_without_columns(len(items), None)
+    columns = [_column([item.get(field.name) for item in items], field) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _column(values: list[Any], field: pa.Field) -> pa.Array:
+    """JSON has no dates and no decimals: text is read as one."""
+    type_ = field.type
+    as_text = pa.types.is_temporal(type_) or pa.types.is_decimal(type_)
+    try:
+        if as_text and any(isinstance(value, str) for value in values):
+            return pa.array(values, pa.string()).cast(type_)
+        return pa.array(values, type_)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"column {field.name!r} is not all {type_}, as the schema says: {error}") from error

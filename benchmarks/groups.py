@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from benchmarks import (
     adbc,
     columns,
+    connect,
     data_source,
     growth,
     latency,
@@ -69,5 +70,6 @@ GROUPS = (
     Group("growth", growth.cases, lambda measured: ([], growth.figures(measured))),
     Group("tpch", _tpch, _tpch_totals, costly=True, warm=False, quick_rounds=1),
     Group("adbc", adbc.cases, costly=True, full_only=True),
+    Group("connect", connect.cases, costly=True, full_only=True),
     Group("startup", startup.cases),
 )

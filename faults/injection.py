@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from faults.jobs import Stage
 
@@ -76,7 +77,8 @@ def _filtered(verdict: str, seconds: float | None) -> Inject:
     """Packets to and from the endpoint's port meet ``verdict``, for ``seconds`` or to the end of the run."""
 
     def inject(stage: Stage, _world: World, _rng: random.Random) -> None:
-        port = stage.ctx._endpoint._port
+        attached: Any = stage.ctx._attached
+        port = attached.endpoint._port
         refuse = "drop" if verdict == "drop" else "reject with tcp reset"
         rules = (
             "add table inet faults\n"

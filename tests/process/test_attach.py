@@ -12,33 +12,6 @@ import pytest
 
 from producing import run_script
 
-CONNECT = """
-import importlib.abc
-import importlib.machinery
-import sys
-from unittest.mock import MagicMock
-
-class Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    # The classes of Spark Connect below are the real ones. What they would talk through is an optional
-    # dependency that is not installed here, and is never used: only its names are provided.
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("grpc", "grpc_status", "google", "zstandard") or "connect.proto" in name:
-            return importlib.machinery.ModuleSpec(name, self, is_package=True)
-    def create_module(self, spec):
-        return MagicMock(__version__="99.0.0", __path__=[], __name__=spec.name)
-    def exec_module(self, module):
-        pass
-
-sys.meta_path.insert(0, Absent())
-from pyspark.sql.connect.session import SparkSession
-import headrace as hr
-try:
-    hr.SessionContext(object.__new__(SparkSession))
-except hr.HeadraceError as error:
-    print("RESULT", type(error).__name__, str(error))
-"""
-
-
 pytestmark = pytest.mark.timeout(200)
 
 
@@ -91,13 +64,6 @@ def test_embedded_with_settings_of_ones_own_honours_them(seen: dict[str, Any]) -
     assert seen["embedded"]["own"] == ["local[1]", "mine", "3"]
     assert seen["embedded"]["own beside"] == [40, 41]
     assert seen["embedded"]["stopped again"] is True
-
-
-def test_spark_connect_session_is_a_clear_error(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", CONNECT], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert "RESULT HeadraceError" in done.stdout, done.stderr[-2000:]
-    assert "Spark Connect" in done.stdout
-    assert "classic session" in done.stdout
 
 
 def test_importing_headrace_does_not_import_pyspark(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def relay(monkeypatch: pytest.MonkeyPatch) -> Iterator[Relay]:
 def test_endpoint_that_refuses_for_seconds_does_not_fail_the_query(ctx: hr.SessionContext, relay: Relay) -> None:
     """Each task has one attempt here."""
     ctx.register_table("t", FunctionTable(ten_rows, partitions=2, placement=hr.Placement.DRIVER))
-    path = ctx._endpoint._path
+    path = ctx._attached.endpoint._path
     timer = threading.Timer(3.0, relay.open, (path,))
     timer.daemon = True
     timer.start()

@@ -17,6 +17,7 @@ from flight_server import Authentication, NoHandshake, serving
 from places import EXAMPLES
 
 ELSEWHERE = {
+    "docs/howto/connect.md",  # tests/process/test_connect.py: needs a server
     "docs/howto/testing.md",  # tests/unit/test_check_provider.py: needs no Spark
 }
 VISITS = """

@@ -324,7 +324,7 @@ def collect_garbage(ctx: hr.SessionContext) -> None:
 def negotiated(ctx: hr.SessionContext) -> int:
     """How many scans Python keeps something of."""
     collect_garbage(ctx)
-    return len(ctx._planner._scans)
+    return len(ctx._attached.planner._scans)
 
 
 def builder_with_a_filter(ctx: hr.SessionContext, name: str) -> Any:
@@ -367,7 +367,7 @@ def test_negotiation_whose_provider_refuses_to_scan_is_forgotten(ctx: hr.Session
 def test_negotiation_filters_are_offered_once_and_only_their_answers_come_back(ctx: hr.SessionContext) -> None:
     provider = registered(ctx, table_of(ABC, answer=exact))
     asked: list[tuple[str, dict[str, Any]]] = []
-    planner: Any = ctx._planner
+    planner: Any = ctx._attached.planner
     answer = planner.call
 
     def recorded(operation: str, payload: str) -> str:
@@ -387,6 +387,6 @@ def test_negotiation_filters_are_offered_once_and_only_their_answers_come_back(c
 
 
 def test_connector_of_another_release_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.spark.session.PLANNER_VERSION", 99)
+    monkeypatch.setattr("headrace.spark.classic.PLANNER_VERSION", 99)
     with pytest.raises(hr.TransportError, match=r"this package speaks \(99, \d+\)"):
         hr.SessionContext(spark)

@@ -80,7 +80,7 @@ def test_slow_caller_bounds_memory_on_both_sides(ctx: hr.SessionContext) -> None
         assert first.nbytes < 16 << 20
         held = []
         for _ in range(10):
-            held.append(stream._inbox.waiting_bytes)
+            held.append(stream._query.inbox.waiting_bytes)
             threading.Event().wait(0.1)
         assert max(held) <= inbox._MAX_WAITING_BYTES + inbox._MAX_CURRENT_BYTES
         assert running_jobs(ctx.spark) == 1
@@ -234,7 +234,7 @@ def test_dropped_stream_does_not_hold_up_the_thread_that_drops_it(ctx: hr.Sessio
     """A collector may run anywhere, also where the inbox's own lock is held."""
     _, stream = endless(ctx)
     next(stream)
-    held = stream._inbox._lock
+    held = stream._query.inbox._lock
     with held:
         del stream
         gc.collect()

@@ -316,13 +316,13 @@ def test_local_iterator_of_a_live_table_gets_everything(
 ) -> None:
     """Word that the iterator's query is over comes when its first partition is being read."""
     sink = ctx.register_streaming_table("t", ROWS, partitions=2)
-    tell, told = ctx._planner._operations["query_end"], threading.Event()
+    tell, told = ctx._attached.planner._operations["query_end"], threading.Event()
 
     def tell_late(question: dict[str, Any]) -> dict[str, Any]:
         assert told.wait(60)
         return tell(question)
 
-    monkeypatch.setitem(ctx._planner._operations, "query_end", tell_late)
+    monkeypatch.setitem(ctx._attached.planner._operations, "query_end", tell_late)
     ctx.spark.range(1).collect()  # what holds up Spark's listeners
     query = InBackground(lambda: [row.a for row in iterate(ctx.table("t"))])
     for i in range(2):

@@ -40,8 +40,8 @@ class Held:
 def held(ctx: hr.SessionContext) -> Held:
     jvm: Any = ctx.spark.sparkContext._jvm
     pid = int(jvm.java.lang.ProcessHandle.current().pid())
-    planner: Any = ctx._planner
-    endpoint: Any = ctx._endpoint
+    planner: Any = ctx._attached.planner
+    endpoint: Any = ctx._attached.endpoint
     return Held(
         python_threads=threading.active_count(),
         python_files=len(os.listdir("/proc/self/fd")),

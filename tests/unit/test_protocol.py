@@ -167,7 +167,7 @@ def test_golden_stream_of_columns_as_they_are_is_what_the_writer_sends() -> None
         assert [read_frame(ours, fields["nonce"]) for _ in frames] == frames
 
 
-@pytest.mark.parametrize("kind", [0, 6, 255])
+@pytest.mark.parametrize("kind", [0, 8, 255])
 def test_frame_of_an_unknown_kind_is_a_transport_error(kind: int) -> None:
     header = protocol.FRAME_HEADER.pack(kind, protocol.PROTOCOL_VERSION, 0, 0, 0, 1)
     with connected(header) as sock, pytest.raises(TransportError, match=f"not a Headrace frame .kind {kind},"):

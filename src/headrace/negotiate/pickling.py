@@ -17,8 +17,9 @@ import cloudpickle
 import pyarrow as pa
 
 from headrace.arrow.batches import batch_without_columns
-from headrace.errors import PlanError
+from headrace.errors import PlanError, RegistrationError
 from headrace.execute.partition_stream import ScanTask
+from headrace.negotiate.registry import RegisteredTable
 
 _INSTALLED = tuple(
     Path(path).resolve()
@@ -53,6 +54,21 @@ def pickled(value: object, *, by_value: bool) -> bytes:
         return buffer.getvalue()
 
 
+def pickled_table(table: RegisteredTable) -> bytes:
+    """Pickle a table for another process that plans it. Raises RegistrationError where that is impossible."""
+    try:
+        with _local_modules_by_value():
+            buffer = io.BytesIO()
+            _PlanPickler(buffer).dump(table)
+            return buffer.getvalue()
+    except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
+        raise RegistrationError(
+            f"{table.provider_name} (table {table.name!r}) cannot be pickled for the process beside the Spark Connect "
+            f"server: {type(error).__name__}: {error}. Make the provider hold only what can be pickled, or plan in "
+            "this process (planning='client')"
+        ) from error
+
+
 class _PlanPickler(cloudpickle.Pickler):  # type: ignore[misc]
     """pyarrow's own pickling forgets the rows of a batch or table without columns: ``count(*)`` would be 0."""
 
@@ -85,7 +101,11 @@ def _local_modules_by_value() -> Iterator[None]:
 
 def _is_local(name: str, module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
-    if name == "__main__" or name.partition(".")[0] in ("headrace", "pyspark") or not isinstance(file, str):
+    if (
+        name == "__main__"
+        or name.partition(".")[0] in ("headrace", "pyspark", "cloudpickle")
+        or not isinstance(file, str)
+    ):
         return False
     return getattr(module, "__name__", None) == name and not _is_installed(file)
 

@@ -95,15 +95,8 @@ def _elements(sequence: Any) -> list[Any]:
 def _block(number: int, found: _Found, scan: PlannedScan | None) -> str:
     if scan is None:
         return f"scan {number}: of another session context\n  {found.scan.description()}"
-    request, above = scan.request, found.above
-    columns = ", ".join(map(str, request.projection)) or "none (rows are only counted)"
-    lines = [
-        f"scan {number}: {scan.table.name} ({scan.table.provider_name}: {scan.plan_text})",
-        f"  runs in       {_placement(scan)}" + (", once: the result is cached" if found.cached else ""),
-        f"  partitions    {scan.partitioning.n}" + ("" if scan.partitioning.n else "  [the scan gives no rows]"),
-        f"  columns       {columns}  [{len(request.projection)} of {len(scan.table.schema)}]",
-    ]
-    lines += _labelled("filters", [_filter_line(offered) for offered in scan.filters])
+    above = found.above
+    lines = _scan_lines(number, scan, ", once: the result is cached" if found.cached else "")
     left = _conditions(above)
     if left:
         lines.append(f"  left to Spark {' AND '.join(left)}")
@@ -132,6 +125,33 @@ def _verified(scan: PlannedScan) -> list[str]:
     if left:
         entries.append(f"cannot be: {', '.join(map(repr, left))}")
     return entries or ["nothing: no promise is relied on here"]
+
+
+def block_without_plan(number: int, scan: PlannedScan) -> str:
+    """What is known of a scan where Spark's plan is but a text: not what Spark did with what the scan states."""
+    lines = _scan_lines(number, scan)
+    limit = scan.request.limit
+    lines.append(f"  limit         {'none was offered' if limit is None else f'{limit} rows are enough'}")
+    lines += _deeper(scan)
+    unused = f", not used: {scan.partitioning_unused}" if scan.partitioning_unused is not None else ", stated"
+    unknown = isinstance(scan.partitioning, UnknownPartitioning)
+    lines.append(f"  partitioning  {'none stated' if unknown else partitioning_text(scan.partitioning) + unused}")
+    ordering = ", ".join(map(sort_key_text, scan.ordering))
+    lines.append(f"  ordering      {ordering + ', stated' if ordering else 'none stated'}")
+    lines.append(f"  statistics    {_statistics(scan)}")
+    return "\n".join(lines)
+
+
+def _scan_lines(number: int, scan: PlannedScan, runs: str = "") -> list[str]:
+    request = scan.request
+    columns = ", ".join(map(str, request.projection)) or "none (rows are only counted)"
+    return [
+        f"scan {number}: {scan.table.name} ({scan.table.provider_name}: {scan.plan_text})",
+        f"  runs in       {_placement(scan)}{runs}",
+        f"  partitions    {scan.partitioning.n}" + ("" if scan.partitioning.n else "  [the scan gives no rows]"),
+        f"  columns       {columns}  [{len(request.projection)} of {len(scan.table.schema)}]",
+        *_labelled("filters", [_filter_line(offered) for offered in scan.filters]),
+    ]
 
 
 def _labelled(label: str, entries: list[str]) -> list[str]:

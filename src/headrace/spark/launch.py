@@ -89,11 +89,6 @@ def _forget(context: Any) -> None:
 
 def adopt(spark: Any) -> Launched:
     """Attach to a session that the user made, with or without the connector's jar."""
-    if type(spark).__module__.startswith("pyspark.sql.connect"):
-        raise HeadraceError(
-            "Headrace cannot attach to a Spark Connect session: the provider has to live beside the driver. "
-            "Use a classic session, e.g. SparkSession.builder.master('local[*]').getOrCreate()"
-        )
     if not isinstance(spark, SparkSession):
         raise TypeError(f"SessionContext takes a pyspark.sql.SparkSession, not {type(spark).__name__}")
     if spark.sparkContext._jsc is None:
@@ -114,28 +109,39 @@ def _prepared(spark: SparkSession, *, owned: bool) -> Launched:
     return Launched(spark, owned, python, _installed[application], one_machine, in_process)
 
 
-def _add_jar(spark: SparkSession) -> None:
+def connector_jar() -> str:
+    """Its path. Raises HeadraceError where there is none."""
     if not JAR.exists():
         raise HeadraceError(f"the connector's jar is missing ({JAR}); run 'make jar', or install the wheel again")
+    return str(JAR)
+
+
+def _add_jar(spark: SparkSession) -> None:
+    path = connector_jar()
     # Both are needed: the first for the driver's class loader, the second for the executors'.
     jvm: Any = spark.sparkContext._jvm
-    jvm.org.apache.spark.sql.api.python.PythonSQLUtils.addJarToCurrentClassLoader(str(JAR))
-    spark.sparkContext._jsc.addJar(str(JAR))
+    jvm.org.apache.spark.sql.api.python.PythonSQLUtils.addJarToCurrentClassLoader(path)
+    spark.sparkContext._jsc.addJar(path)
 
 
 def _add_archive(context: SparkContext) -> str:
-    """Ship this very package to the executors, so that nothing has to be installed there."""
+    archive = package_archive(str(context._temp_dir))
+    context.addFile(str(archive))
+    return archive.name
+
+
+def package_archive(directory: str) -> Path:
+    """This very package, zipped for the executors: nothing has to be installed there."""
     package = Path(headrace.__file__).parent
     pickler = Path(cloudpickle.__file__).parent  # what was pickled with it can only be read with it
     sources = sorted(path for root in (package, pickler) for path in root.rglob("*.py"))
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    archive = Path(str(context._temp_dir)) / f"headrace-{digest}.zip"
+    archive = Path(directory) / f"headrace-{digest}.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as zipped:
         for path in sources:
             root = package if path.is_relative_to(package) else pickler
             zipped.write(path, path.relative_to(root.parent))
-    context.addFile(str(archive))
-    return archive.name
+    return archive
 
 
 def _defaults(master: str | None) -> dict[str, str]:

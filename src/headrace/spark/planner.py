@@ -1,4 +1,7 @@
-"""The planner callback: the one narrow door through which the JVM asks Python; driver Python, Py4J's threads."""
+"""The planner callback: the one narrow door through which the JVM asks Python; driver Python.
+
+Called on Py4J's threads, or on those of the endpoint's connections where Spark Connect is between.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +68,12 @@ class Planner:
         with self._lock:
             negotiation = self._scans.get(scan_id)
         return negotiation.planned if negotiation is not None else None
+
+    def planned_scans(self) -> list[PlannedScan]:
+        """Those that Spark may still run, in the order in which they began."""
+        with self._lock:
+            negotiations = list(self._scans.values())
+        return [negotiation.planned for negotiation in negotiations if negotiation.planned is not None]
 
     def expect_result(self, inbox_id: str, inbox: ResultInbox) -> None:
         """A query is about to send its result to ``inbox``."""

@@ -4,37 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import queue
 import threading
-import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import cache
 from time import monotonic
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyspark import InheritableThread
-from pyspark.sql import DataFrame
 
 from headrace.arrow.types import with_nested
 from headrace.display import html_lines, names_text
 from headrace.errors import HeadraceError
-from headrace.spark.failures import LOST, translate
-from headrace.spark.planner import Planner
 from headrace.spark.progress import Progress, ProgressBar
-from headrace.transport.endpoint import Endpoint
-from headrace.transport.inbox import ResultInbox
 
 if TYPE_CHECKING:
     import pandas
     import polars
 
-_CANCEL_AGAIN_SECONDS = 0.05
-_CANCEL_SECONDS = 30.0
+
+class RunningQuery(Protocol):
+    """A query whose result is taken while it runs. Does not know the ResultStream, so that may be dropped."""
+
+    schema: pa.Schema
+
+    @property
+    def failed(self) -> bool:
+        """Whether the query failed, or nobody wants its result any more."""
+
+    def start(self) -> None:
+        """Called once, before anything else."""
+
+    def take(self) -> pa.RecordBatch | None:
+        """The next batch, None at the end. Blocks; one consumer. Raises the query's error, again if called again."""
+
+    def progress(self) -> tuple[int, int | None]:
+        """How many partitions have arrived whole, and how many there are (None: not known yet)."""
+
+    def is_over(self) -> bool:
+        """Whether nothing of it runs any more."""
+
+    def cancel(self) -> None:
+        """End the query if it still runs, and wait until it has ended. Any thread, any number of times."""
 
 
 class ResultStream:
@@ -46,28 +60,15 @@ class ResultStream:
     ``pa.RecordBatchReader.from_stream``).
     """
 
-    def __init__(
-        self,
-        frame: DataFrame,
-        planner: Planner,
-        endpoint: Endpoint,
-        context_id: str,
-        on_progress: Callable[[Progress], None] | None = None,
-        *,
-        bounded: bool = True,
-    ) -> None:
-        connector: Any = frame.sparkSession.sparkContext._jvm
-        message = connector.org.headrace.spark.results.ResultJob.schema(frame._jdf)
-        self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(message))
+    def __init__(self, query: RunningQuery, on_progress: Callable[[Progress], None] | None = None) -> None:
+        self.schema: pa.Schema = query.schema
         """The result's columns, known before the first batch."""
-        _check_types(self.schema)
-        self._inbox = ResultInbox(self.schema, bounded=bounded)
+        self._query = query
         self._on_progress = on_progress
         self._started = monotonic()
         self._rows = self._batches = 0
         self._complete = False
         self._reading: Future[Any] | None = None  # begun by ``async for``, and not yet handed out
-        self._query = _RunningQuery(frame, planner, endpoint, context_id, self._inbox)
         # A finalizer runs in whatever thread drops the last reference or collects garbage, whatever locks that
         # holds: it must neither wait nor lock. Not at exit either: the JVM ends with this process.
         self._bar = on_progress if isinstance(on_progress, ProgressBar) else None
@@ -85,7 +86,7 @@ class ResultStream:
         if self._complete:
             raise StopIteration
         try:
-            batch = self._inbox.take()
+            batch = self._query.take()
             if batch is None:
                 self._complete = True
             else:
@@ -171,14 +172,14 @@ class ResultStream:
         return f"<{self._title()}: {', '.join(self._lines())}>"
 
     def _repr_html_(self) -> str:
-        done, count = self._inbox.progress()
+        done, count = self._query.progress()
         return html_lines(self._title(), self._lines(), filled=done / count if count else None)
 
     def _title(self) -> str:
         return f"ResultStream of {names_text(self.schema.names) or 'no columns'}"
 
     def _lines(self) -> list[str]:
-        done, count = self._inbox.progress()
+        done, count = self._query.progress()
         return [
             self._state(),
             f"{done} of {'?' if count is None else count} partitions arrived",
@@ -197,68 +198,8 @@ class ResultStream:
 
     def _report(self) -> None:
         if self._on_progress is not None:
-            done, count = self._inbox.progress()
+            done, count = self._query.progress()
             self._on_progress(Progress(self._rows, self._batches, done, count, monotonic() - self._started))
-
-
-class _RunningQuery:
-    """The thread that runs the query, and how to end it. Does not know the ResultStream, so that may be dropped."""
-
-    def __init__(
-        self, frame: DataFrame, planner: Planner, endpoint: Endpoint, context_id: str, inbox: ResultInbox
-    ) -> None:
-        self._frame = frame
-        self._planner = planner
-        self._endpoint = endpoint
-        self._inbox = inbox
-        self._context_id = context_id
-        self._tag = f"headrace-{uuid.uuid4().hex}"
-        self._over = threading.Event()
-        self._ticket = endpoint.offer(inbox.open, receives=True)
-        self._thread = InheritableThread(target=self._run, name="headrace-query", daemon=True)
-
-    @property
-    def failed(self) -> bool:
-        """Whether the query failed, or nobody wants its result any more."""
-        return self._inbox.failed
-
-    def is_over(self) -> bool:
-        return self._over.is_set()
-
-    def start(self) -> None:
-        self._planner.expect_result(self._tag, self._inbox)
-        self._thread.start()
-
-    def cancel(self) -> None:
-        """End the query and wait until it has ended. Asks repeatedly: a job cannot be cancelled before it starts."""
-        self._inbox.close()
-        context: Any = self._frame.sparkSession.sparkContext
-        deadline = monotonic() + _CANCEL_SECONDS
-        while not self._over.wait(_CANCEL_AGAIN_SECONDS) and monotonic() < deadline:
-            if context._jsc is None:  # Spark was stopped, and its jobs with it
-                return
-            try:
-                context._jsc.sc().cancelJobsWithTag(self._tag)
-            except (*LOST, AttributeError):  # the JVM is gone, or Spark was stopped just now
-                return
-
-    def _run(self) -> None:
-        connector: Any = self._frame.sparkSession.sparkContext._jvm
-        try:
-            connector.org.headrace.spark.results.ResultJob.run(
-                self._frame._jdf,
-                self._context_id,
-                json.dumps(self._endpoint.address(self._ticket)),
-                self._tag,
-                self._tag,
-            )
-            self._inbox.finish()
-        except Exception as error:  # Spark's and Py4J's exceptions: all of them end the result
-            self._inbox.fail(_own(error))
-        finally:
-            self._endpoint.withdraw(self._ticket)
-            self._planner.forget_result(self._tag)
-            self._over.set()
 
 
 @cache
@@ -269,7 +210,7 @@ def _dropped_queries() -> queue.SimpleQueue[Any]:
     """
     dropped: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def cancel(query: _RunningQuery, bar: ProgressBar | None) -> None:
+    def cancel(query: RunningQuery, bar: ProgressBar | None) -> None:
         query.cancel()
         if bar is not None:
             bar.close()
@@ -282,7 +223,7 @@ def _dropped_queries() -> queue.SimpleQueue[Any]:
     return dropped
 
 
-def _check_types(schema: pa.Schema) -> None:
+def check_types(schema: pa.Schema) -> None:
     """Refuses year-month intervals: pyarrow carries them, but raises a bare KeyError when a value is read."""
     for field in schema:
         if any(str(kind) == "month_interval" for kind in with_nested(field.type)):
@@ -312,10 +253,3 @@ def _in_thread(work: Callable[[], Any]) -> Future[Any]:
 
     threading.Thread(target=run, name="headrace-async", daemon=True).start()
     return future
-
-
-def _own(error: Exception) -> BaseException:
-    try:
-        return translate(error) or error
-    except Exception:  # the JVM that knows more is gone; whoever waits for the result must hear of it all the same
-        return error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -11,8 +10,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException
-from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.arrow.types import wire_schema
@@ -34,18 +32,13 @@ from headrace.push.sink import TableSink
 from headrace.push.spill import ArrowSpill
 from headrace.push.table import StreamingTable
 from headrace.spark import launch
-from headrace.spark.explain import Explanation, explain
-from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm
-from headrace.spark.interrupts import cancel_jobs_on_interrupt
-from headrace.spark.planner import Planner
+from headrace.spark.attached import Attached
+from headrace.spark.classic import ClassicSpark
+from headrace.spark.connect import ConnectSpark, is_connect
+from headrace.spark.explain import Explanation
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
 from headrace.tables.choose import not_a_provider
-from headrace.transport.endpoint import Endpoint, TlsIdentity
-from headrace.transport.lifeline import Lifeline
-from headrace.transport.protocol import PLANNER_VERSION, PROTOCOL_VERSION
-
-_CATALOG_CLASS = "org.headrace.spark.catalog.HeadraceCatalog"
 
 
 class SessionContext:
@@ -53,7 +46,9 @@ class SessionContext:
 
     ``SessionContext()`` starts a local Spark, ``SessionContext(spark)`` attaches to a session that exists, and
     ``SessionContext(master=..., config=...)`` starts one with settings of your own. Closing it (or leaving its
-    ``with`` block) ends what it registered and stops Spark if it started it.
+    ``with`` block) ends what it registered and stops Spark if it started it. A Spark Connect session is attached to
+    in the same way, for tables that are pulled; ``planning`` says where its tables are planned: ``"client"``, in this
+    process, to which the server then has to connect, or ``"server"``, in a process beside the server.
     """
 
     def __init__(
@@ -62,39 +57,24 @@ class SessionContext:
         *,
         master: str | None = None,
         config: Mapping[str, Any] | None = None,
+        planning: str | None = None,
     ) -> None:
         if spark is not None and (master is not None or config):
             raise ValueError("give either a SparkSession or master and config, not both")
-        launched = launch.adopt(spark) if spark is not None else launch.start(master, config or {})
-        context: Any = launched.spark.sparkContext
-        planners = context._jvm.org.headrace.spark.planner.Planners
-        _check_connector(context._jvm)
-        self._launched = launched
-        self._spark = launched.spark
         self._lock = threading.RLock()
         self._closed = False
-        self._listener: Any = None
         self._registry = Registry()
-        context_id = uuid.uuid4().hex
-        self._context_id = context_id
-        self._catalog = f"headrace_{context_id[:8]}"
-        self._endpoint = _endpoint(launched)
-        self._planner = Planner(
-            self._registry,
-            self._endpoint,
-            python=launched.python,
-            archive=launched.archive,
-            by_value=not launched.in_process,
-        )
-        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
-        cancel_jobs_on_interrupt()
-        self._jvm: Any = context._jvm
-        planners.register(context_id, self._planner)
-        self._lost = False
-        self._lifeline = Lifeline(self._endpoint, self._jvm_gone)
-        self._jvm.org.headrace.spark.transport.Lifeline.hold(context_id, json.dumps(self._lifeline.address()))
-        self._spark.conf.set(f"spark.sql.catalog.{self._catalog}", _CATALOG_CLASS)
-        self._spark.conf.set(f"spark.sql.catalog.{self._catalog}.context", context_id)
+        self._context_id = uuid.uuid4().hex
+        self._catalog = f"headrace_{self._context_id[:8]}"
+        self._attached: Attached
+        if is_connect(spark):
+            self._attached = ConnectSpark(spark, self._registry, self._context_id, self._catalog, planning or "client")
+        elif planning is not None:
+            raise ValueError("planning is for Spark Connect sessions: a classic one plans in this process")
+        else:
+            launched = launch.adopt(spark) if spark is not None else launch.start(master, config or {})
+            self._attached = ClassicSpark(launched, self._registry, self._context_id, self._catalog)
+        self._spark = self._attached.spark
 
     @property
     def spark(self) -> SparkSession:
@@ -134,7 +114,7 @@ class SessionContext:
         self._register(RegisteredTable.of(name, provider, verify), replace=replace)
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
-        with naming_a_lost_jvm():
+        with self._attached.errors_of_spark():
             self._check_columns(table)
             old = self._add_with_view(table, replace=replace)
         if old is not None:
@@ -157,6 +137,7 @@ class SessionContext:
         with self._lock:
             old = self._registry.add(table, replace=replace)
             try:
+                self._attached.add_table(table)
                 frame = self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
                 if old is not None or replace:
                     frame.createOrReplaceTempView(_quoted(table.name))
@@ -166,6 +147,10 @@ class SessionContext:
                 self._registry.remove(table.name)
                 if old is not None:
                     self._registry.add(old, replace=False)
+                with suppress(HeadraceError, PySparkException):  # the first error is the one to tell
+                    self._attached.drop_table(table.name)
+                    if old is not None:
+                        self._attached.add_table(old)
                 if not isinstance(error, AnalysisException):
                     raise
                 if error.getCondition() == "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
@@ -189,8 +174,8 @@ class SessionContext:
         if not isinstance(schema, pa.Schema):
             raise RegistrationError(f"the schema of {name!r} must be a pyarrow.Schema, not {type(schema).__name__}")
         wire = wire_schema(schema)
-        with naming_a_lost_jvm():
-            self._watch_queries()
+        with self._attached.errors_of_spark():
+            self._attached.prepare_push()
         packing = Packing(schema, capacity)
         channel: Channel[Packed] = Channel(
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
@@ -199,33 +184,21 @@ class SessionContext:
         self._register(RegisteredTable(name, provider, schema, wire), replace=replace)
         return TableSink(channel, packing)
 
-    def _watch_queries(self) -> None:
-        """What only streaming tables need: the single-scan rule, and word of each query's end."""
-        with self._lock:
-            if self._listener is None:
-                connector = self._jvm.org.headrace.spark.push
-                connector.SingleScanRule.install(self._spark._jsparkSession)
-                self._listener = connector.QueryEndListener(self._context_id)
-                self._spark.sparkContext._jsc.sc().addSparkListener(self._listener)
-
     def deregister_table(self, name: str) -> bool:
         """Forget a table; True if it was there. Scans under way go on, but a push table's sink and query end."""
         self._require_open()
         with self._lock:
-            table = self._registry.remove(name)
+            table = self._registry.find(name)
             if table is None:
                 return False
-            with naming_a_lost_jvm():
-                self._drop_view(table.name)
+            with self._attached.errors_of_spark():
+                # Unless the name stands for something else by now: a view of the user's or another context's table.
+                if self._attached.is_view_of_ours(table.name):
+                    self._spark.catalog.dropTempView(table.name)
+                self._attached.drop_table(table.name)
+            self._registry.remove(name)
         _abandon(table, DeregisteredError(f"the streaming table {table.name!r} was deregistered"))
         return True
-
-    def _drop_view(self, name: str) -> None:
-        """Unless the name stands for something else by now: a view of the user's or another context's table."""
-        session: Any = self._spark._jsparkSession
-        view = session.sessionState().catalog().getTempView(name)
-        if view.isDefined() and self._catalog in view.get().toString():
-            self._spark.catalog.dropTempView(name)
 
     def table_exists(self, name: str) -> bool:
         """Whether this context registered ``name``."""
@@ -244,20 +217,20 @@ class SessionContext:
         if table is None:
             known = ", ".join(self._registry.names()) or "none"
             raise HeadraceError(f"no table {name!r} is registered here (registered: {known})")
-        with naming_a_lost_jvm():
+        with self._attached.errors_of_spark():
             return self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
 
     def sql(self, query: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
         """A query as an ordinary PySpark DataFrame."""
         self._require_open()
-        with naming_a_lost_jvm():
+        with self._attached.errors_of_spark():
             return self._spark.sql(query, args)
 
     def collect(self, query: DataFrame | str) -> pa.Table:
         """The whole result as Arrow. Raises Headrace's own errors where a provider failed."""
         frame = self._frame(query)
-        with headrace_errors():
-            stream = ResultStream(frame, self._planner, self._endpoint, self._context_id, bounded=False)
+        with self._attached.errors():
+            stream = ResultStream(self._attached.query(frame, bounded=False))
         return stream.read_all()
 
     def execute_stream(
@@ -270,8 +243,8 @@ class SessionContext:
         """
         frame = self._frame(query)
         report = progress if callable(progress) else ProgressBar() if progress else None
-        with headrace_errors():
-            return ResultStream(frame, self._planner, self._endpoint, self._context_id, report)
+        with self._attached.errors():
+            return ResultStream(self._attached.query(frame, bounded=True), report)
 
     def explain(self, query: DataFrame | str) -> Explanation:
         """A readable block per Headrace scan of the query: what was negotiated, and why something was not used.
@@ -279,8 +252,8 @@ class SessionContext:
         The answer is a ``str`` that notebooks show as it is.
         """
         frame = self._frame(query)
-        with headrace_errors():
-            return explain(frame, self._planner)
+        with self._attached.errors():
+            return self._attached.explain(frame)
 
     def close(self) -> None:
         """End transports and registrations, and Spark if this context started it. Idempotent."""
@@ -288,50 +261,27 @@ class SessionContext:
             if self._closed:
                 return
             self._closed = True
-            self._lifeline.close()
-            if not self._lost and self._spark.sparkContext._jsc is not None:
-                with suppress(TransportError), naming_a_lost_jvm():
-                    self._leave_spark()
+            with suppress(TransportError):
+                self._attached.leave()
             for name in self._registry.names():
                 table = self._registry.remove(name)
                 if table is not None:
                     _abandon(table, ProducerLostError(f"the session context of {name!r} was closed"))
-            self._planner.close()
-            self._endpoint.close()
-            if self._launched.owned:
-                launch.stop(self._spark)
-
-    def _leave_spark(self) -> None:
-        for name in self._registry.names():
-            self._drop_view(name)
-        self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}")
-        self._spark.conf.unset(f"spark.sql.catalog.{self._catalog}.context")
-        connector = self._jvm.org.headrace.spark
-        connector.planner.Planners.unregister(self._context_id)
-        connector.transport.Lifeline.release(self._context_id)
-        if self._listener is not None:
-            self._spark.sparkContext._jsc.sc().removeSparkListener(self._listener)
-
-    def _jvm_gone(self) -> None:
-        self._lost = True
-        self._planner.spark_lost(jvm_lost())
+            self._attached.close()
 
     def __repr__(self) -> str:
         if self._closed:
             return "<SessionContext: closed>"
         names = self._registry.names()
-        return f"<SessionContext on {self._where()}: {f'tables {names_text(names)}' if names else 'no tables'}>"
+        tables = f"tables {names_text(names)}" if names else "no tables"
+        return f"<SessionContext on {self._attached.where()}: {tables}>"
 
     def _repr_html_(self) -> str:
         if self._closed:
             return html_text(repr(self))
         tables = [table for name in self._registry.names() if (table := self._registry.find(name)) is not None]
         rows = [(table.name, table.provider_name, names_text(table.schema.names)) for table in tables]
-        return html_table(f"SessionContext on {self._where()}", ("table", "provider", "columns"), rows)
-
-    def _where(self) -> str:
-        context = self._spark.sparkContext
-        return f"Spark {context.version}, {context.master}" if context._jsc is not None else "a stopped Spark"
+        return html_table(f"SessionContext on {self._attached.where()}", ("table", "provider", "columns"), rows)
 
     def __enter__(self) -> SessionContext:
         return self
@@ -349,40 +299,8 @@ class SessionContext:
         self._require_spark()
 
     def _require_spark(self) -> None:
-        if self._lost and not self._closed:
-            raise jvm_lost()
-        if self._spark.sparkContext._jsc is None and not self._closed:
-            raise HeadraceError("Spark was stopped; close this SessionContext and make a new one")
-
-
-def _check_connector(jvm: Any) -> None:
-    """Raises TransportError where Spark has loaded a connector of another release, e.g. from its classpath."""
-    numbers = jvm.org.headrace.spark.transport.Protocol
-    found = (numbers.PLANNER_VERSION, numbers.PROTOCOL_VERSION)
-    if found != (PLANNER_VERSION, PROTOCOL_VERSION):
-        raise TransportError(
-            f"Spark has loaded a Headrace connector that speaks protocol {found}, this package speaks "
-            f"{(PLANNER_VERSION, PROTOCOL_VERSION)}; remove the other headrace-connector.jar from Spark's classpath"
-        )
-
-
-def _endpoint(launched: launch.Launched) -> Endpoint:
-    """Unix socket only where all tasks run in this machine's one JVM, TCP on the driver's address as well elsewhere."""
-    if launched.in_process:
-        return Endpoint()
-    settings = launched.spark.sparkContext.getConf()
-    address = settings.get("spark.driver.host", None)
-    tls = _tls(lambda key: settings.get(key, None))
-    return Endpoint(settings.get("spark.driver.bindAddress", None) or address, address, tls)
-
-
-def _tls(setting: Callable[[str], str | None]) -> TlsIdentity | None:
-    certificate, key = setting("spark.headrace.tls.certificate"), setting("spark.headrace.tls.key")
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        raise HeadraceError("TLS needs both spark.headrace.tls.certificate and spark.headrace.tls.key (PEM files)")
-    return TlsIdentity(certificate, key)
+        if not self._closed:
+            self._attached.require_alive()
 
 
 def _abandon(table: RegisteredTable, error: StreamError) -> None:

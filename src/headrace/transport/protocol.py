@@ -11,7 +11,7 @@ import hmac
 import struct
 
 PROTOCOL_VERSION = 3  # of frames, handshakes and worker requests
-PLANNER_VERSION = 1  # of the calls that the driver's JVM makes while planning
+PLANNER_VERSION = 1  # of what the driver's JVM asks while planning, over Py4J or in QUESTION frames
 
 
 # Frames, in both directions
@@ -25,6 +25,8 @@ class FrameKind(enum.IntEnum):
     END = 3
     ERROR = 4
     DICTIONARY = 5
+    QUESTION = 6  # of a JVM that plans, in another process than the one that Py4J leads to
+    ANSWER = 7
 
 
 FRAME_HEADER = struct.Struct("<BBHIQQ")  # kind, version, flags, length of the first part, of the second, nonce

@@ -152,7 +152,7 @@ def main() -> dict[str, object]:
             name = f"where_{placement.name}"
             ctx.register_table(name, Table(WherePlan(placement)))
             seen[placement.name] = ctx.collect(f"SELECT * FROM {name}").to_pylist()
-        endpoint = ctx._endpoint
+        endpoint = ctx._attached.endpoint
         tcp = [listener for listener in endpoint._listeners if listener.family != socket.AF_UNIX]
         seen["hosts"] = [listener.getsockname()[0] for listener in tcp]
         os.rename(endpoint._path, endpoint._path + ".hidden")

@@ -86,7 +86,7 @@ def on_one_machine(ctx: hr.SessionContext, found: dict[str, object]) -> None:
         with ctx.execute_stream(both) as stream:
             sink.write(rows(1))
             count = next(stream).num_rows
-            while stream._inbox.progress()[0] == 0:  # the second partition is there, whole
+            while stream._query.inbox.progress()[0] == 0:  # the second partition is there, whole
                 threading.Event().wait(0.05)
             sink.close()
             return count + sum(batch.num_rows for batch in stream)

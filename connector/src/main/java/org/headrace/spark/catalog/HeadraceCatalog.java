@@ -2,8 +2,11 @@ package org.headrace.spark.catalog;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Column;
@@ -19,16 +22,29 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.scan.HashFunction;
+import org.headrace.spark.transport.RemotePlanner;
 
 /** The catalog of one session context: its tables are the ones registered in Python; driver JVM. */
 public final class HeadraceCatalog implements TableCatalog, FunctionCatalog {
+  /** The hash of the pickled provider. */
+  private static final String PROVIDER = "headrace.provider";
+
   private String name;
   private String context;
+  private boolean plansHere;
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
     this.context = options.get("context");
+    if (options.containsKey("planner")) {
+      Planners.connect(context, () -> new RemotePlanner(SessionArtifact.json(options.get("planner"))));
+    }
+    this.plansHere = options.containsKey("archive");
+    if (plansHere) {
+      SparkContext spark = SparkSession.active().sparkContext();
+      Planners.connect(context, () -> new PlannerProcess(spark, options.get("session"), options.get("archive")));
+    }
   }
 
   @Override
@@ -58,10 +74,20 @@ public final class HeadraceCatalog implements TableCatalog, FunctionCatalog {
     return tables.toArray(new Identifier[0]);
   }
 
+  /** How a Spark Connect client registers a table with the process beside the server. */
   @Override
   public Table createTable(
       Identifier ident, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    throw readOnly();
+    if (!plansHere || !properties.containsKey(PROVIDER)) {
+      throw readOnly();
+    }
+    byte[] pickled = SessionArtifact.bytes(properties.get(PROVIDER));
+    Planners.ask(context, "add_table", Map.of("table", Base64.getEncoder().encodeToString(pickled)));
+    try {
+      return loadTable(ident);
+    } catch (NoSuchTableException e) {
+      throw new IllegalStateException(e);
+    }
   }
 
   @Override
@@ -71,7 +97,11 @@ public final class HeadraceCatalog implements TableCatalog, FunctionCatalog {
 
   @Override
   public boolean dropTable(Identifier ident) {
-    throw readOnly();
+    if (!plansHere) {
+      throw readOnly();
+    }
+    Planners.ask(context, "drop_table", Map.of("table", ident.name()));
+    return true;
   }
 
   @Override

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
@@ -12,12 +13,14 @@ import java.util.concurrent.Future;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.function.Supplier;
 import org.headrace.spark.HeadraceException;
 
 /** The live Python planners of this driver JVM, one per session context, and how to ask them. */
 public final class Planners {
   public static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, Planner> LIVE = new ConcurrentHashMap<>();
+  private static final Set<String> REMOTE = ConcurrentHashMap.newKeySet();
 
   /**
    * Py4J opens a connection, with a thread on the Python side, for every JVM thread that calls Python, and keeps it
@@ -40,7 +43,13 @@ public final class Planners {
 
   /** Called from Python when a session context opens. */
   public static void register(String context, Planner planner) {
-    LIVE.put(context, planner);
+    LIVE.put(context, (operation, question) -> call(() -> planner.call(operation, question)));
+  }
+
+  /** For a context of a Spark Connect session: Py4J does not lead to its Python process. */
+  public static void connect(String context, Supplier<Planner> remote) {
+    LIVE.computeIfAbsent(context, unknown -> remote.get());
+    REMOTE.add(context);
   }
 
   /** Called from Python when a session context closes. */
@@ -57,7 +66,9 @@ public final class Planners {
     JsonNode answer;
     try {
       String question = JSON.writeValueAsString(payload);
-      answer = JSON.readTree(call(() -> planner.call(operation, question)));
+      answer = JSON.readTree(planner.call(operation, question));
+    } catch (HeadraceException e) {
+      throw unchecked(e.whilePlanning());
     } catch (JsonProcessingException e) {
       throw failed("Python answered '" + operation + "' with what is not JSON: " + e.getMessage());
     }
@@ -88,6 +99,11 @@ public final class Planners {
   @SuppressWarnings("unchecked")
   private static <E extends Exception> RuntimeException unchecked(Exception error) throws E {
     throw (E) error;
+  }
+
+  /** Whether the context is of a Spark Connect session. */
+  public static boolean isRemote(String context) {
+    return REMOTE.contains(context);
   }
 
   public static boolean isLive(String context) {

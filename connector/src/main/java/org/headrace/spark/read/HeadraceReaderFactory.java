@@ -14,12 +14,17 @@ public final class HeadraceReaderFactory implements PartitionReaderFactory {
   private final transient Object scan;
   private final PartitionOrigin origin;
   private final StructType schema;
+  private final boolean plainErrors;
 
-  /** {@code scan} is only held, so that it lives as long as anything that may still make readers. */
-  public HeadraceReaderFactory(Object scan, PartitionOrigin origin, StructType schema) {
+  /**
+   * {@code scan} is only held, so that it lives as long as anything that may still make readers. {@code plainErrors}:
+   * the driver finds no class of this jar where it reads what a task failed with.
+   */
+  public HeadraceReaderFactory(Object scan, PartitionOrigin origin, StructType schema, boolean plainErrors) {
     this.scan = scan;
     this.origin = origin;
     this.schema = schema;
+    this.plainErrors = plainErrors;
   }
 
   public boolean producesSameAs(HeadraceReaderFactory other) {
@@ -33,7 +38,10 @@ public final class HeadraceReaderFactory implements PartitionReaderFactory {
 
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-    return new HeadraceReader(origin, ((HeadracePartition) partition).index(), schema);
+    int index = ((HeadracePartition) partition).index();
+    return plainErrors
+        ? new PlainErrorsReader(() -> new HeadraceReader(origin, index, schema))
+        : new HeadraceReader(origin, index, schema);
   }
 
   @Override

@@ -38,7 +38,7 @@ public final class ResultJob {
    */
   public static void run(Dataset<Row> query, String context, String address, String inbox, String tag)
       throws JsonProcessingException {
-    PartitionOrigin origin = PartitionOrigin.ofResult(Planners.JSON.readTree(address));
+    PartitionOrigin origin = PartitionOrigin.ofAddress(Planners.JSON.readTree(address));
     QueryExecution execution = query.queryExecution();
     SparkContext spark = query.sparkSession().sparkContext();
     spark.addJobTag(tag);

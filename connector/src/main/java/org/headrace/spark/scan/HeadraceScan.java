@@ -61,7 +61,8 @@ public final class HeadraceScan
 
   private void adopt(JsonNode plan) {
     this.plan = plan;
-    this.readerFactory = new HeadraceReaderFactory(negotiation, PartitionOrigin.of(plan, table), readSchema);
+    this.readerFactory =
+        new HeadraceReaderFactory(negotiation, PartitionOrigin.of(plan, table), readSchema, negotiation.isRemote());
   }
 
   /** Identifies the scan to Python; read by explain. */

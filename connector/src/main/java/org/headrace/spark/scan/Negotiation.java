@@ -37,6 +37,11 @@ final class Negotiation {
     return table;
   }
 
+  /** Whether Python is another process than the one that started this JVM. */
+  boolean isRemote() {
+    return Planners.isRemote(context);
+  }
+
   /** Offers something to which Spark needs no answer: it travels with the next question. The last one counts. */
   void tell(String kind, JsonNode value) {
     unsent.set(kind, value);

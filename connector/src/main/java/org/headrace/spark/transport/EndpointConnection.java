@@ -117,7 +117,10 @@ final class EndpointConnection implements PartitionConnection {
         "the driver's Python process is gone, or its session context was closed (no socket at " + socketPath + ")");
   }
 
-  /** A driver that refuses for a few seconds, or cannot be reached, must not cost all attempts of a task. */
+  /**
+   * A driver that refuses for a few seconds, or cannot be reached, must not cost all attempts of a task. Outside of one
+   * somebody waits for the query to be planned, and a refusal is told at once.
+   */
   private static SocketChannel connectPatiently(InetSocketAddress address) throws IOException {
     long deadline = System.nanoTime() + CONNECT_MILLIS * 1_000_000L;
     long pause = FIRST_PAUSE_MILLIS;
@@ -131,7 +134,7 @@ final class EndpointConnection implements PartitionConnection {
         }
         throw new IOException("no answer within " + CONNECT_MILLIS + " ms", e);
       } catch (IOException e) {
-        if (System.nanoTime() + pause * 1_000_000 > deadline) {
+        if (TaskContext.get() == null || System.nanoTime() + pause * 1_000_000 > deadline) {
           throw e;
         }
       }

@@ -60,6 +60,26 @@ public final class FrameInput {
 
   /** Reads the next frame's header and returns its kind. Throws EOFException where the stream was cut. */
   public int next() throws IOException {
+    return next(Protocol.SCHEMA, Protocol.DICTIONARY);
+  }
+
+  /**
+   * Asks a planner at the other end and returns its answer, both JSON. Throws EOFException where that went away. Waits
+   * as long as the planner takes: the system tells of a host that vanished.
+   */
+  public String ask(String operation, String question) throws IOException {
+    byte[] first = (operation + "\n").getBytes(StandardCharsets.UTF_8);
+    byte[] second = question.getBytes(StandardCharsets.UTF_8);
+    write(header(Protocol.QUESTION, first.length, second.length));
+    write(ByteBuffer.wrap(first));
+    write(ByteBuffer.wrap(second));
+    next(Protocol.ANSWER, Protocol.ANSWER);
+    ByteBuffer answer = ByteBuffer.allocate(Math.toIntExact(firstLength + secondLength));
+    read(answer);
+    return StandardCharsets.UTF_8.decode(answer.flip()).toString();
+  }
+
+  private int next(int least, int most) throws IOException {
     if (distrusted) {
       throw HeadraceException.transport(place, "nothing more is read from this connection");
     }
@@ -76,8 +96,8 @@ public final class FrameInput {
     long found = header.getLong();
     header.clear();
     if (version != Protocol.PROTOCOL_VERSION
-        || kind < Protocol.SCHEMA
-        || kind > Protocol.DICTIONARY
+        || kind < least
+        || kind > most
         || firstLength < 0
         || firstLength > Protocol.MAX_FIRST_BYTES
         || secondLength < 0

@@ -15,7 +15,7 @@ public final class Lifeline {
 
   /** Called from Python when a session context opens, with the endpoint's address as JSON. */
   public static void hold(String context, String address) throws IOException {
-    HELD.put(context, PartitionOrigin.ofResult(Planners.JSON.readTree(address)).open(0));
+    HELD.put(context, PartitionOrigin.ofAddress(Planners.JSON.readTree(address)).open(0));
   }
 
   /** Called from Python when a session context closes. */

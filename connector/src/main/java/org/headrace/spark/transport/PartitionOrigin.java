@@ -26,8 +26,8 @@ public abstract class PartitionOrigin implements Serializable {
         : EndpointOrigin.from(plan.get("endpoint"), table);
   }
 
-  /** Where to send a query's result, from its address; see Endpoint.address in Python. */
-  public static PartitionOrigin ofResult(JsonNode address) {
+  /** What is no table: where to send a query's result, or to ask a planner. See Endpoint.address in Python. */
+  public static PartitionOrigin ofAddress(JsonNode address) {
     return EndpointOrigin.from(address, null);
   }
 

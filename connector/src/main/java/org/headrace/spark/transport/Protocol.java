@@ -22,6 +22,8 @@ public final class Protocol {
   public static final int END = 3;
   public static final int ERROR = 4;
   public static final int DICTIONARY = 5;
+  public static final int QUESTION = 6;
+  public static final int ANSWER = 7;
   public static final int FRAME_HEADER_BYTES = 24;
   public static final int TOTALS_BYTES = 16;
   public static final int TOLD_WHEN_READ = 1;

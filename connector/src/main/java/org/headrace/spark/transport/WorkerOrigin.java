@@ -1,6 +1,7 @@
 package org.headrace.spark.transport;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.File;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.Base64;
@@ -21,11 +22,14 @@ final class WorkerOrigin extends PartitionOrigin {
     this.pickledTask = pickledTask;
   }
 
+  /** A Spark Connect client cannot name the Python of the server: it is found here, and so are the client's files. */
   static WorkerOrigin from(JsonNode worker, String table) {
+    String python = worker.get("python").asText();
+    String archive = worker.get("archive").asText();
     return new WorkerOrigin(
         table,
-        worker.get("python").asText(),
-        worker.get("archive").asText(),
+        python.isEmpty() ? SessionPython.executable() : python,
+        python.isEmpty() ? SessionPython.file(archive) : archive,
         Base64.getDecoder().decode(worker.get("task").asText()));
   }
 
@@ -36,9 +40,9 @@ final class WorkerOrigin extends PartitionOrigin {
 
   @Override
   public PartitionConnection open(int partition) throws IOException {
+    String path = new File(SparkFiles.getRootDirectory(), archive).getAbsolutePath();
     // The same map every time: it is the key of Spark's worker pool.
-    Map<String, String> env =
-        Map.of("SPARK_REUSE_WORKER", "1", "PYTHONPATH", SparkFiles.get(archive), "PYTHONHASHSEED", "0");
+    Map<String, String> env = Map.of("SPARK_REUSE_WORKER", "1", "PYTHONPATH", path, "PYTHONHASHSEED", "0");
     return WorkerConnection.open(place(partition), python, env, pickledTask);
   }
 }

@@ -33,7 +33,7 @@ final class MemoryChannel implements ByteChannel {
             return new Connection(frames(bytes, nonce));
           }
         };
-    return new HeadraceReaderFactory(null, origin, schema).createColumnarReader(new HeadracePartition(0));
+    return new HeadraceReaderFactory(null, origin, schema, false).createColumnarReader(new HeadracePartition(0));
   }
 
   @Override

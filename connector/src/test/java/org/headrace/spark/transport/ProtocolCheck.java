@@ -26,7 +26,8 @@ import org.headrace.spark.HeadraceException;
 public final class ProtocolCheck {
   private static final HexFormat HEX = HexFormat.of();
   private static final ObjectMapper JSON = new ObjectMapper();
-  private static final Set<String> KINDS = Set.of("SCHEMA", "BATCH", "END", "ERROR", "DICTIONARY");
+  private static final Set<String> KINDS =
+      Set.of("SCHEMA", "BATCH", "END", "ERROR", "DICTIONARY", "QUESTION", "ANSWER");
 
   private ProtocolCheck() {}
 
@@ -87,6 +88,16 @@ public final class ProtocolCheck {
         check(input.next() == Protocol.ERROR, name + " is no error");
         JsonNode record = JSON.readTree(input.error().failure());
         check(record.equals(JSON.readTree(fields.get("json").asText())), name + " has another record: " + record);
+      }
+      case "frame QUESTION" -> {
+        byte[] first = (fields.get("operation").asText() + "\n").getBytes(StandardCharsets.UTF_8);
+        byte[] second = fields.get("question").asText().getBytes(StandardCharsets.UTF_8);
+        ByteBuffer header = Protocol.frameHeader(Protocol.QUESTION, 0, first.length, second.length, nonce);
+        same(name, joined(joined(header, ByteBuffer.wrap(first)), ByteBuffer.wrap(second)), golden);
+      }
+      case "frame ANSWER" -> {
+        String answer = MemoryChannel.frames(golden, nonce).ask("list", "{}");
+        check(answer.equals(fields.get("answer").asText()), name + " is read as " + answer);
       }
       case "challenge" -> {
         check(golden.length == Protocol.GREETING_BYTES, name + " has another length");

@@ -1,0 +1,98 @@
+"""A query of a classic session: its tasks send the result to this process; driver Python."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from time import monotonic
+from typing import Any
+
+import pyarrow as pa
+from pyspark import InheritableThread
+from pyspark.sql import DataFrame
+
+from headrace.spark.failures import LOST, translate
+from headrace.spark.planner import Planner
+from headrace.spark.results import check_types
+from headrace.transport.endpoint import Endpoint
+from headrace.transport.inbox import ResultInbox
+
+_CANCEL_AGAIN_SECONDS = 0.05
+_CANCEL_SECONDS = 30.0
+
+
+class ClassicQuery:
+    """A RunningQuery: the thread that runs it, the inbox that its tasks send to, and how to end it."""
+
+    def __init__(
+        self, frame: DataFrame, planner: Planner, endpoint: Endpoint, context_id: str, *, bounded: bool
+    ) -> None:
+        connector: Any = frame.sparkSession.sparkContext._jvm
+        message = connector.org.headrace.spark.results.ResultJob.schema(frame._jdf)
+        self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(message))
+        check_types(self.schema)
+        self.inbox = ResultInbox(self.schema, bounded=bounded)
+        self._frame = frame
+        self._planner = planner
+        self._endpoint = endpoint
+        self._context_id = context_id
+        self._tag = f"headrace-{uuid.uuid4().hex}"
+        self._over = threading.Event()
+        self._ticket = endpoint.offer(self.inbox.open, receives=True)
+        self._thread = InheritableThread(target=self._run, name="headrace-query", daemon=True)
+
+    @property
+    def failed(self) -> bool:
+        return self.inbox.failed
+
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def take(self) -> pa.RecordBatch | None:
+        return self.inbox.take()
+
+    def progress(self) -> tuple[int, int | None]:
+        return self.inbox.progress()
+
+    def start(self) -> None:
+        self._planner.expect_result(self._tag, self.inbox)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """End the query and wait until it has ended. Asks repeatedly: a job cannot be cancelled before it starts."""
+        self.inbox.close()
+        context: Any = self._frame.sparkSession.sparkContext
+        deadline = monotonic() + _CANCEL_SECONDS
+        while not self._over.wait(_CANCEL_AGAIN_SECONDS) and monotonic() < deadline:
+            if context._jsc is None:  # Spark was stopped, and its jobs with it
+                return
+            try:
+                context._jsc.sc().cancelJobsWithTag(self._tag)
+            except (*LOST, AttributeError):  # the JVM is gone, or Spark was stopped just now
+                return
+
+    def _run(self) -> None:
+        connector: Any = self._frame.sparkSession.sparkContext._jvm
+        try:
+            connector.org.headrace.spark.results.ResultJob.run(
+                self._frame._jdf,
+                self._context_id,
+                json.dumps(self._endpoint.address(self._ticket)),
+                self._tag,
+                self._tag,
+            )
+            self.inbox.finish()
+        except Exception as error:  # Spark's and Py4J's exceptions: all of them end the result
+            self.inbox.fail(_own(error))
+        finally:
+            self._endpoint.withdraw(self._ticket)
+            self._planner.forget_result(self._tag)
+            self._over.set()
+
+
+def _own(error: Exception) -> BaseException:
+    try:
+        return translate(error) or error
+    except Exception:  # the JVM that knows more is gone; whoever waits for the result must hear of it all the same
+        return error

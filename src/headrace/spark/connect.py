@@ -1,0 +1,187 @@
+"""A Spark Connect session: its driver is a server elsewhere, which asks this process for plans; driver Python.
+
+Jar and package go to the server as artifacts of the session. So does the address of this process with its secret, in
+the one place that no option, plan, log or web page shows: the cache of the session. The server connects back for every
+question of the planner, and executors do for the batches of plans with DRIVER placement.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import threading
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+
+from headrace.errors import HeadraceError
+from headrace.negotiate.pickling import pickled_table
+from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.spark import launch
+from headrace.spark.classic import CATALOG_CLASS, tls_identity
+from headrace.spark.connect_explain import explain
+from headrace.spark.connect_failures import headrace_errors
+from headrace.spark.connect_query import ConnectQuery
+from headrace.spark.explain import Explanation
+from headrace.spark.planner import Planner
+from headrace.spark.planner_process import table_payload
+from headrace.transport.endpoint import Endpoint
+from headrace.transport.planning import PlanningConnection
+from headrace.transport.protocol import PLANNER_VERSION
+from headrace.transport.reaching import address_towards, listens
+
+_installed: dict[str, str] = {}
+_installing = threading.Lock()
+
+
+def is_connect(spark: object) -> bool:
+    """Whether it is a session of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+class ConnectSpark:
+    """An ``Attached`` session of Spark Connect, whose tables are planned in this process or beside the server."""
+
+    def __init__(self, spark: Any, registry: Registry, context_id: str, catalog: str, planning: str) -> None:
+        if planning not in ("client", "server"):
+            raise ValueError(f"planning must be 'client' or 'server', not {planning!r}")
+        if spark.is_stopped:
+            raise HeadraceError("this SparkSession was stopped; make a new one")
+        self.spark = spark
+        self._registry = registry
+        self._catalog = catalog
+        self._settings: dict[str, str] = {}
+        self.endpoint: Endpoint | None = None
+        self.planner: Planner | None = None
+        options = {"context": context_id}
+        archive = _brought_along(spark)
+        try:
+            if planning == "server":
+                options |= {"archive": archive, "session": spark.session_id}
+            else:
+                self.endpoint = _endpoint(spark)
+                self.planner = Planner(registry, self.endpoint, python="", archive=archive, by_value=True)
+                options["planner"] = spark.client.cache_artifact(_address(self.endpoint, self.planner))
+            self._settings = {f"spark.sql.catalog.{catalog}": CATALOG_CLASS}
+            self._settings |= {f"spark.sql.catalog.{catalog}.{key}": value for key, value in options.items()}
+            for key, value in self._settings.items():
+                spark.conf.set(key, value)
+            with headrace_errors():
+                # The catalog must be there; and the server has to come to this process for the answer, if that plans.
+                spark.sql(f"SHOW TABLES IN {catalog}").collect()
+        except BaseException:
+            self.leave()
+            self.close()
+            raise
+
+    def where(self) -> str:
+        return "a stopped Spark" if self.spark.is_stopped else f"Spark Connect at {self.spark.client.host}"
+
+    def require_alive(self) -> None:
+        if self.spark.is_stopped:
+            raise HeadraceError("the Spark Connect session was stopped; close this SessionContext and make a new one")
+
+    def errors(self) -> AbstractContextManager[None]:
+        return headrace_errors()
+
+    def errors_of_spark(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def add_table(self, table: RegisteredTable) -> None:
+        """A planner in this process reads the registry itself; one beside the server is sent the pickled table."""
+        if self.planner is None:
+            pickled = self.spark.client.cache_artifact(table_payload(pickled_table(table)))
+            self.drop_table(table.name)
+            with headrace_errors():
+                self.spark.sql(
+                    f"CREATE TABLE {self._catalog}.`{table.name}` TBLPROPERTIES ('headrace.provider' = '{pickled}')"
+                ).collect()
+
+    def drop_table(self, name: str) -> None:
+        if self.planner is None:
+            with headrace_errors():
+                self.spark.sql(f"DROP TABLE IF EXISTS {self._catalog}.`{name}`").collect()
+
+    def is_view_of_ours(self, name: str) -> bool:
+        try:
+            view = self.spark.table(f"`{name}`")
+            return bool(view.sameSemantics(self.spark.table(f"{self._catalog}.`{name}`")))
+        except AnalysisException:  # there is none
+            return False
+
+    def prepare_push(self) -> None:
+        raise HeadraceError(
+            "a Spark Connect session cannot have push tables: what keeps Spark from scanning one twice has to be "
+            "installed in its driver. Register a TableProvider whose plan has Placement.DRIVER and yields what your "
+            "producers hand over (hr.StreamTable), or use a classic session"
+        )
+
+    def query(self, frame: DataFrame, *, bounded: bool) -> ConnectQuery:
+        return ConnectQuery(frame, bounded=bounded)
+
+    def explain(self, frame: DataFrame) -> Explanation:
+        return explain(frame, self.planner)
+
+    def leave(self) -> None:
+        if self.spark.is_stopped or not _answers(self.spark.client):
+            return
+        with suppress(PySparkException, HeadraceError):  # the server went away meanwhile
+            for name in self._registry.names():
+                if self.is_view_of_ours(name):
+                    self.spark.catalog.dropTempView(name)
+                self.drop_table(name)
+            for key in self._settings:
+                self.spark.conf.unset(key)
+
+    def close(self) -> None:
+        if self.planner is not None:
+            self.planner.close()
+        if self.endpoint is not None:
+            self.endpoint.close()
+
+
+def _address(endpoint: Endpoint, planner: Planner) -> bytes:
+    """What the server needs to ask this planner; the secret is in it."""
+    ticket = endpoint.offer(PlanningConnection.opener(planner.call), 1, receives=True)
+    return json.dumps({**endpoint.address(ticket), "planner_version": PLANNER_VERSION}).encode()
+
+
+def _brought_along(spark: Any) -> str:
+    """The name of this package's archive in the session, which has the connector's jar too from now on."""
+    with _installing:
+        if spark.session_id not in _installed:
+            spark.addArtifacts(launch.connector_jar())
+            with tempfile.TemporaryDirectory(prefix="headrace-") as directory:
+                archive = launch.package_archive(directory)
+                spark.addArtifacts(str(archive), file=True)
+            _installed[spark.session_id] = archive.name
+        return _installed[spark.session_id]
+
+
+def _endpoint(spark: Any) -> Endpoint:
+    """Listens where the server can reach it: at ``spark.headrace.host``, or where this machine is on the way to it."""
+
+    def setting(key: str) -> str | None:
+        value: str | None = spark.conf.get(key, None)
+        return value
+
+    host = setting("spark.headrace.host") or _address_towards(spark.client.host)
+    return Endpoint(setting("spark.headrace.bindAddress") or host, host, tls_identity(setting))
+
+
+def _address_towards(server: str) -> str:
+    try:
+        return address_towards(server)
+    except OSError as error:
+        raise HeadraceError(
+            f"cannot tell at which address of this machine the Spark Connect server {server!r} reaches it ({error}); "
+            "set spark.headrace.host in the session"
+        ) from error
+
+
+def _answers(client: Any) -> bool:
+    """Whether the server is there at all: PySpark itself would ask one that is gone for ten minutes."""
+    host, _, port = str(getattr(client._builder, "endpoint", "")).rpartition(":")
+    return not port.isdigit() or listens(host.strip("[]"), int(port))

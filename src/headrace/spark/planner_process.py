@@ -1,0 +1,71 @@
+"""The planner of a Spark Connect session beside its server, for who cannot be reached from there; a process of its own.
+
+The JVM starts it, with settings as the first line of its input, and reads the address of its endpoint from its output.
+It ends when its input does. What it unpickles comes from the session's own client, through the server.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import sys
+from typing import Any
+
+from headrace.errors import PlanError
+from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.spark.planner import Planner
+from headrace.transport.endpoint import Endpoint
+from headrace.transport.planning import PlanningConnection
+from headrace.transport.protocol import PLANNER_VERSION
+from headrace.worker.task import PYTHON_VERSION, payload_of
+
+
+class ServerPlanner(Planner):
+    """A planner whose tables come and go through its own operations."""
+
+    def __init__(self, registry: Registry, endpoint: Endpoint, archive: str) -> None:
+        super().__init__(registry, endpoint, python="", archive=archive, by_value=True)
+        self._operations |= {"add_table": self._add_table, "drop_table": self._drop_table}
+
+    def _add_table(self, question: dict[str, Any]) -> dict[str, Any]:
+        self._registry.add(unpickled_table(base64.b64decode(question["table"])), replace=True)
+        return {}
+
+    def _drop_table(self, question: dict[str, Any]) -> dict[str, Any]:
+        self._registry.remove(question["table"])
+        return {"left": len(self._registry.names())}
+
+
+def table_payload(pickled_table: bytes) -> bytes:
+    """What the process is sent for a table, made by the client: first what tells whether the rest can be read."""
+    return payload_of(pickled_table)
+
+
+def unpickled_table(payload: bytes) -> RegisteredTable:
+    """Raises PlanError where the client's Python is another one; or what the classes of the provider raise."""
+    python, path, pickled = pickle.loads(payload)
+    if python != PYTHON_VERSION:
+        raise PlanError(
+            f"the provider was pickled by Python {python}, and the server plans with {PYTHON_VERSION} "
+            f"({sys.executable}); both must be of one minor version"
+        )
+    sys.path += [entry for entry in path if entry not in sys.path]
+    table: RegisteredTable = pickle.loads(pickled)
+    return table
+
+
+def main() -> None:
+    settings = json.loads(sys.stdin.readline())
+    endpoint = Endpoint(settings["bind"], settings["host"])
+    planner = ServerPlanner(Registry(), endpoint, settings["archive"])
+    ticket = endpoint.offer(PlanningConnection.opener(planner.call), 1, receives=True)
+    print(json.dumps({**endpoint.address(ticket), "planner_version": PLANNER_VERSION}), flush=True)
+    sys.stdout = sys.stderr  # what a provider prints goes to the server's log
+    sys.stdin.read()
+    planner.close()
+    endpoint.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Planning asked over the endpoint: by a JVM that Py4J does not lead to, a Spark Connect server's; driver Python."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+from headrace.errors import TransportError
+from headrace.transport.endpoint import Claim
+from headrace.transport.frames import Frame, read_frame, send_all
+from headrace.transport.protocol import FRAME_HEADER, MAX_SECOND_BYTES, PROTOCOL_VERSION, FrameKind
+
+Call = Callable[[str, str], str]
+"""Answers an operation and its question; both question and answer are JSON. Does not raise."""
+
+
+class PlanningConnection:
+    """A PartitionServer that answers questions, one after the other, until the JVM goes."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    @classmethod
+    def opener(cls, call: Call) -> Callable[[Claim], PlanningConnection]:
+        """For ``Endpoint.offer``, with one partition that receives."""
+        return lambda _claim: cls(call)
+
+    def serve(self, sock: socket.socket, nonce: int) -> None:
+        """Raises OSError or TransportError where the connection breaks, or what comes is no question."""
+        while (frame := read_frame(sock, nonce)) is not None:
+            answer = self._call(*read_question(frame)).encode()
+            if len(answer) > MAX_SECOND_BYTES:
+                raise TransportError(f"an answer of {len(answer)} bytes: a plan may have {MAX_SECOND_BYTES}")
+            header = FRAME_HEADER.pack(FrameKind.ANSWER, PROTOCOL_VERSION, 0, 0, len(answer), nonce)
+            send_all(sock, [header, answer])
+
+    def stop(self, reason: str) -> None:
+        """Nothing has to be stopped: the connection ends, and with it ``serve``."""
+
+
+def read_question(frame: Frame) -> tuple[str, str]:
+    """Operation and question. Raises TransportError for another frame."""
+    if frame.kind is not FrameKind.QUESTION:
+        raise TransportError(f"a frame of kind {frame.kind.name} instead of a question")
+    operation, _, question = frame.message.to_pybytes().decode().partition("\n")
+    return operation, question

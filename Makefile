@@ -9,10 +9,11 @@ PYTHON_CODE := src tests examples benchmarks faults tools setup.py
 ARCHIVE := $(VENV)/spark-classes.jsa
 JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 
-# Two processes of tests, each with a Spark of its own. A file's tests stay together, as they share what is costly to
-# start; files that start processes come first, so that no long one is left for the end.
+# Several processes of tests, each with a Spark of its own. A file's tests stay together, as they share what is costly to
+# start. Those that start processes wait more than they work (for a silent peer, for a JVM): four at a time.
 UNIT_TESTS := -n 2 --dist worksteal tests/unit
-SPARK_TESTS := -n 2 --dist loadfile --no-loadscope-reorder tests/process tests/spark
+PROCESS_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/process
+SPARK_TESTS := -n 2 --dist loadfile --no-loadscope-reorder tests/spark
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test unit soak test-oldest matrix jars lint docs bench faults jar wheel release-check clean jdk
@@ -23,11 +24,12 @@ help:  ## Show this list
 demo: $(STAMP) $(JAR)  ## Run the main job: a pull and a push table, queried live
 	$(BIN)/headrace demo
 
-test: $(STAMP) $(JAR) $(ARCHIVE)  ## Run the tests of every day, two at a time (TESTS="tests/spark -k stop" for some, one by one)
+test: $(STAMP) $(JAR) $(ARCHIVE)  ## Run the tests of every day, several at a time (TESTS="tests/spark -k stop" for some, one by one)
 ifdef TESTS
 	$(BIN)/python -m pytest $(TESTS)
 else
 	$(BIN)/python -m pytest $(UNIT_TESTS)
+	$(BIN)/python -m pytest $(PROCESS_TESTS)
 	$(BIN)/python -m pytest $(SPARK_TESTS)
 endif
 
@@ -39,6 +41,7 @@ ifdef TESTS
 	$(BIN)/python -m pytest --soak $(TESTS)
 else
 	$(BIN)/python -m pytest --soak $(UNIT_TESTS)
+	$(BIN)/python -m pytest --soak $(PROCESS_TESTS)
 	$(BIN)/python -m pytest --soak $(SPARK_TESTS)
 	$(BIN)/python -m pytest --soak tests/soak
 endif

@@ -59,7 +59,7 @@ def result(bars: dict[str, float], *timings: Timing, **options: object) -> Resul
     return Result(replace(Case("a case", contenders, bars), **options), timings)
 
 
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize("name", share(list(BY_NAME)))
 def test_group_tiny_run_every_case_runs_and_agrees(name: str, bench: Bench, tmp_path: Path) -> None:
     group = BY_NAME[name]
     few = replace(group, build=lambda bench: SOME_CASES.get(name, list)(list(group.build(bench))))

@@ -16,18 +16,24 @@ from places import SCRIPTS
 
 
 @pytest.fixture(scope="module")
-def interrupted() -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+def interrupted(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """A process that got Ctrl-C twice, while it collected and while it read a stream, and reads again."""
     command = [sys.executable, str(SCRIPTS / "interrupted.py"), "native", "stream", "again"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    said = tmp_path_factory.mktemp("interrupted") / "stderr"
+    with said.open("w") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
     assert process.stdout is not None
     found = {}
     try:
         for action in ("native", "stream"):
-            assert process.stdout.readline() == "reading\n"
+            assert process.stdout.readline() == "reading\n", said.read_text()
             process.send_signal(signal.SIGINT)
-            found[action] = json.loads(process.stdout.readline())
-        assert process.stdout.readline() == "reading\n"
+            line = process.stdout.readline()
+            assert line, said.read_text()
+            found[action] = json.loads(line)
+        assert process.stdout.readline() == "reading\n", said.read_text()
         yield process, found
     finally:
         process.kill()

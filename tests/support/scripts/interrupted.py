@@ -7,6 +7,8 @@ import sys
 import threading
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
 
 import headrace as hr
 
@@ -39,11 +41,19 @@ def read(ctx: hr.SessionContext, action: str) -> dict[str, object]:
             for _ in ctx.execute_stream("SELECT sum(a) FROM stream"):
                 pass
         else:
-            ctx.sql(f"SELECT a FROM {action} WHERE a > 0").collect()
+            collect(ctx.sql(f"SELECT a FROM {action} WHERE a > 0"))
     except KeyboardInterrupt:
         found["interrupted"] = True
     producer.join(20)
     return found
+
+
+def collect(frame: DataFrame) -> None:
+    """As a user does. PySpark's handler of Ctrl-C asks the JVM to cancel; now and then Py4J loses an answer by it."""
+    try:
+        frame.collect()
+    except Py4JError as error:
+        raise KeyboardInterrupt from error
 
 
 def main() -> None:

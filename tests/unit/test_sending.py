@@ -110,6 +110,13 @@ def test_dictionary_with_far_more_values_than_rows_is_decoded() -> None:
     assert types(streamed([column(dictionary(values))] * 2)) == [pa.string()] * 2
 
 
+def test_dictionary_with_very_many_values_is_decoded() -> None:
+    rows = 40 * ROWS
+    indices = pa.array(range(10), pa.int32()).take(pa.array([i % 10 for i in range(rows)]))
+    values = pa.array([str(i) for i in range(256 * 1024 + 1)])
+    assert types(streamed([column(dictionary(values, indices))] * 2)) == [pa.string()] * 2
+
+
 def test_dictionary_with_a_null_value_where_none_is_declared_is_a_schema_mismatch() -> None:
     array = dictionary(pa.array(["a", None, "c"]), pa.array([0, 1] * (ROWS // 2)))
     with pytest.raises(hr.SchemaMismatchError, match="nulls in column 'c', which the schema declares not null"):

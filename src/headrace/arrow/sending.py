@@ -19,6 +19,7 @@ LARGE_ROWS = 8 * 1024
 _MAX_SHARED_BYTES = 16 << 20  # of a dictionary, or of the data behind views
 _ROWS_PER_NEW_VALUE = 8  # a dictionary that is used once is worth its way if its values come so often
 _KNOWN_VALUES_PER_ROW = 4  # one that comes again with every batch may be larger
+_MAX_VALUES = 256 * 1024  # each is an object in the JVM, of some fifty bytes
 _DATA_BYTES_PER_ROW = 64  # views may drag along no more; what a slice was cut from, for instance
 _TEXT_OR_BYTES = (pa.string(), pa.binary())
 
@@ -88,7 +89,9 @@ class _DictionaryColumn:
         batch = pa.RecordBatch.from_arrays([values], [name])
         if DamageCheck(batch.schema, read=[name]).damage(batch) is not None:
             return None  # what converts the column says so
-        if values.nbytes > _MAX_SHARED_BYTES or (values.null_count and not self._wire.nullable):
+        if len(values) > _MAX_VALUES or values.nbytes > _MAX_SHARED_BYTES:
+            return None
+        if values.null_count and not self._wire.nullable:
             return None  # in the converted column a null is found
         return to_wire(values, self._wire.type, name)
 

@@ -340,7 +340,7 @@ def test_worker_given_the_next_request_right_behind_the_last_byte_stays_in_step(
     task = ScanTask("t", FunctionPlan(NUMBERS, ten_rows, 2, hr.Placement.EXECUTORS), NUMBERS, NUMBERS, None)
     payload = payload_of(cloudpickle.dumps(task))
     requests = [
-        REQUEST.pack(TASK_MAGIC, PROTOCOL_VERSION, 70 + partition, partition, len(payload)) + payload
+        REQUEST.pack(TASK_MAGIC, PROTOCOL_VERSION, 70 + partition, partition, 0, len(payload)) + payload
         for partition in (0, 1)
     ]
     jvm, worker = socket.socketpair()

@@ -6,11 +6,13 @@ import datetime as dt
 import sys
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyspark.cloudpickle
 import pytest
+from pyspark import SparkFiles, TaskContext
 from pyspark.errors import PySparkAssertionError, PySparkRuntimeError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -111,6 +113,53 @@ def test_data_source_gives_the_rows_that_spark_gives(ctx: hr.SessionContext, spa
     assert ctx.collect("SELECT count(*) AS n, max(s) AS s FROM everything").to_pylist() == [
         {"n": 2 * ROWS, "s": expected.agg({"s": "max"}).collect()[0][0]}
     ]
+
+
+class AskingReader(DataSourceReader):
+    """Asks PySpark about the task that reads."""
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(number) for number in range(3)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        task: Any = TaskContext.get()
+        with open(SparkFiles.get("headrace_told.txt")) as told:
+            yield (
+                partition.value,
+                task.partitionId(),
+                task.attemptNumber(),
+                task.getLocalProperty("headrace.told"),
+                told.read(),
+                task.stageId() >= 0 and task.taskAttemptId() >= 0 and task.cpus() == 1 and task.resources() == {},
+            )
+
+
+class AskingSource(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "asking"
+
+    def schema(self) -> str:
+        return "n int, partition int, attempt int, property string, file string, others boolean"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return AskingReader()
+
+
+def test_task_context_files_and_local_properties_are_those_of_the_task(
+    ctx: hr.SessionContext, spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "headrace_told.txt").write_text("hello")
+    spark.sparkContext.addFile(str(tmp_path / "headrace_told.txt"))
+    ctx.register_table("asking", hr.from_data_source(AskingSource))
+    for told in ("one", "another"):  # the same workers, another query
+        spark.sparkContext.setLocalProperty("headrace.told", told)
+        found = sorted(ctx.table("asking").collect())
+        assert found == [(n, n, 0, told, "hello", True) for n in range(3)]
+    spark.sparkContext.setLocalProperty("headrace.told", None)  # type: ignore[arg-type]
+    spark.dataSource.register(AskingSource)
+    spark_own = sorted(spark.read.format("asking").load().collect())
+    assert spark_own == [(n, n, 0, None, "hello", True) for n in range(3)]
 
 
 # --- without Spark ---------------------------------------------------------------------------------------

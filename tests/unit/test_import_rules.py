@@ -40,7 +40,7 @@ UPWARDS = {
 }
 
 OUTSIDE: dict[str, list[str]] = {
-    "pyspark": ["spark.*", "worker.daemon"],
+    "pyspark": ["spark.*", "worker.daemon", "worker.spark_task"],
     "py4j": ["spark.*"],
     "socket": ["transport.*", "worker.task"],
     "socketserver": ["transport.*"],

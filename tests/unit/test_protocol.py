@@ -110,9 +110,9 @@ def test_handshake_is_packed_as_the_golden_bytes() -> None:
 
 def test_worker_request_is_packed_as_the_golden_bytes() -> None:
     fields, request = golden("request")
-    task = bytes.fromhex(fields["task"])
-    header = (protocol.TASK_MAGIC, protocol.PROTOCOL_VERSION, fields["nonce"], fields["partition"], len(task))
-    assert protocol.REQUEST.pack(*header) + task == request
+    facts, task = fields["facts"].encode(), bytes.fromhex(fields["task"])
+    header = (protocol.TASK_MAGIC, protocol.PROTOCOL_VERSION, fields["nonce"], fields["partition"])
+    assert protocol.REQUEST.pack(*header, len(facts), len(task)) + facts + task == request
 
 
 def test_golden_stream_is_read_whole() -> None:

@@ -28,6 +28,7 @@ from headrace.execute.stopping import StopFlag, StopRequested
 from headrace.transport.frames import FrameWriter
 from headrace.transport.protocol import DONE, PROTOCOL_VERSION, REQUEST, STOP, TASK_MAGIC
 from headrace.transport.serve import serve_partition
+from headrace.worker import spark_task
 
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _EXIT_WORKER = 1
@@ -49,9 +50,10 @@ def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
     header = _read_exactly(source, REQUEST.size)
     if len(header) < REQUEST.size:
         sys.exit(_EXIT_WORKER)  # the pool closed an idle worker's connection
-    magic, version, nonce, partition, length = REQUEST.unpack(header)
+    magic, version, nonce, partition, facts_length, length = REQUEST.unpack(header)
     if magic != TASK_MAGIC:
         sys.exit(_EXIT_WORKER)  # something else has read from this connection: nobody knows where a request begins
+    facts = _read_exactly(source, facts_length)
     payload = _read_exactly(source, length)
     with _connection(outfile) as sock:
         stop = StopFlag(_interrupt_main_thread)
@@ -59,7 +61,8 @@ def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
         signal.signal(signal.SIGUSR1, _raising_handler(stop))
         watcher.start()
         try:
-            _serve(sock, version, nonce, payload, partition, stop)
+            with spark_task.known(facts):
+                _serve(sock, version, nonce, payload, partition, stop)
         except OSError:
             sys.exit(_EXIT_WORKER)  # the reader is gone; nothing more can be said on this connection
         finally:

@@ -68,11 +68,11 @@ public final class Protocol {
     return buffer(TOTALS_BYTES).putLong(rows).putLong(batches).flip();
   }
 
-  /** What a worker is asked; the pickled task is part of it. */
-  static ByteBuffer request(long nonce, int partition, byte[] task) {
-    ByteBuffer request = buffer(24 + task.length);
+  /** What a worker is asked: what it may know of its task, as JSON, and the pickled task are part of it. */
+  static ByteBuffer request(long nonce, int partition, byte[] facts, byte[] task) {
+    ByteBuffer request = buffer(28 + facts.length + task.length);
     request.putInt(TASK_MAGIC).putInt(PROTOCOL_VERSION).putLong(nonce).putInt(partition);
-    return request.putInt(task.length).put(task).flip();
+    return request.putInt(facts.length).putInt(task.length).put(facts).put(task).flip();
   }
 
   /** The answer to the endpoint's greeting: what is wanted, and the proof of the session's secret. */

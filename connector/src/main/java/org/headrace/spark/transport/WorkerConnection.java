@@ -72,7 +72,7 @@ final class WorkerConnection implements PartitionConnection {
     WorkerConnection connection = quietWorker(place, python, scalaEnv, nonce);
     boolean asked = false;
     try {
-      connection.frames.writeRequest(Protocol.request(nonce, place.partition(), task));
+      connection.frames.writeRequest(Protocol.request(nonce, place.partition(), TaskFacts.json(), task));
       asked = true;
     } finally {
       if (!asked) {

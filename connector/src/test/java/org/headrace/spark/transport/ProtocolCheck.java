@@ -126,7 +126,14 @@ public final class ProtocolCheck {
                   Protocol.answer(bytes(fields, "challenge"), bytes(fields, "secret"), bytes(fields, "claim"))),
               golden);
       case "request" ->
-          same(name, Protocol.request(nonce, fields.get("partition").asInt(), bytes(fields, "task")), golden);
+          same(
+              name,
+              Protocol.request(
+                  nonce,
+                  fields.get("partition").asInt(),
+                  fields.get("facts").asText().getBytes(StandardCharsets.UTF_8),
+                  bytes(fields, "task")),
+              golden);
       case "stream" -> checkStream(fields.get("rows"), golden, nonce, FrameFuzz.FLAT);
       case "stream of columns as they are" -> checkStream(fields.get("rows"), golden, nonce, FrameFuzz.AS_THEY_ARE);
       case "nested stream" ->

@@ -1,0 +1,37 @@
+package org.headrace.spark.transport;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Properties;
+import org.apache.spark.SparkFiles;
+import org.apache.spark.TaskContext;
+
+/** What code in a Python worker may ask PySpark's TaskContext and SparkFiles for; executor JVM. */
+final class TaskFacts {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private TaskFacts() {}
+
+  /** Of the task of this thread; nothing where there is none. */
+  static byte[] json() {
+    TaskContext task = TaskContext.get();
+    if (task == null) {
+      return new byte[0];
+    }
+    ObjectNode facts = JSON.createObjectNode();
+    facts.put("stage", task.stageId()).put("partition", task.partitionId()).put("attempt", task.attemptNumber());
+    facts.put("task_attempt", task.taskAttemptId()).put("cpus", task.cpus());
+    facts.put("files", SparkFiles.getRootDirectory());
+    ObjectNode resources = facts.putObject("resources");
+    task.resourcesJMap().forEach((name, held) -> resources.putPOJO(name, held.addresses()));
+    ObjectNode properties = facts.putObject("properties");
+    Properties local = task.getLocalProperties();
+    local.stringPropertyNames().forEach(name -> properties.put(name, local.getProperty(name)));
+    try {
+      return JSON.writeValueAsBytes(facts);
+    } catch (JsonProcessingException e) {
+      throw new IllegalStateException(e); // numbers and texts can always be written
+    }
+  }
+}

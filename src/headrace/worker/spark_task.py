@@ -1,0 +1,33 @@
+"""PySpark's TaskContext and SparkFiles, as code in a worker knows them from Spark's own workers; executor Python."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+
+@contextlib.contextmanager
+def known(facts: bytes) -> Iterator[None]:
+    """Surrounds one task. ``facts`` are the JVM's ``TaskFacts``; none where Spark runs no task."""
+    from pyspark import SparkFiles, TaskContext  # loaded already, by the daemon
+    from pyspark.resource import ResourceInformation
+
+    context_class: Any = TaskContext
+    context_class._setTaskContext(None)
+    if facts:
+        told = json.loads(facts)
+        context: Any = context_class._getOrCreate()
+        context._stageId, context._partitionId = told["stage"], told["partition"]
+        context._attemptNumber, context._taskAttemptId = told["attempt"], told["task_attempt"]
+        context._cpus, context._localProperties = told["cpus"], told["properties"]
+        context._resources = {
+            name: ResourceInformation(name, addresses) for name, addresses in told["resources"].items()
+        }
+        files: Any = SparkFiles
+        files._root_directory, files._is_running_on_worker = told["files"], True
+    try:
+        yield
+    finally:
+        context_class._setTaskContext(None)

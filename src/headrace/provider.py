@@ -114,6 +114,13 @@ class PerScanProvider(TableProvider):
         """
 
 
+class NestedLiterals(TableProvider):
+    """A provider whose filters may compare a whole array or struct with a constant. Others never see these.
+
+    Few could do anything with them: none of pyarrow's functions, databases' dialects and statistics here does.
+    """
+
+
 def for_scan(provider: TableProvider) -> TableProvider:
     """What to negotiate one scan with: the provider itself unless it keeps something for each scan."""
     return provider.for_scan() if isinstance(provider, PerScanProvider) else provider

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -181,6 +182,7 @@ def test_push_filters_behind_a_sorted_table_one_reader_is_asked_and_reads() -> N
         (hr.StringMatch("STARTS_WITH", S, hr.Literal("a", pa.string())), StringStartsWith(("s",), "a")),
         (hr.StringMatch("STARTS_WITH", S, hr.Literal(b"a", pa.binary())), None),
         (hr.Comparison("=", ID, hr.Literal(None, pa.int32())), None),
+        (hr.Comparison("=", hr.Column("a"), hr.Literal([1, None], pa.list_(pa.int32()))), EqualTo(("a",), [1, None])),
         (hr.Comparison("=", ID, S), None),
         (hr.Comparison("=", hr.Cast(ID, "bigint"), hr.Literal(1, pa.int64())), None),
         (hr.Or(number("=", 1), number("=", 2)), None),
@@ -188,3 +190,40 @@ def test_push_filters_behind_a_sorted_table_one_reader_is_asked_and_reads() -> N
 )
 def test_pushed_filter_is_what_spark_gives(expr: hr.Expr, expected: Filter | None) -> None:
     assert pushed_filter(expr) == expected
+
+
+given: list[Filter] = []
+
+
+class NestedReader(DataSourceReader):
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
+        given[:] = [filter_ for filter_ in filters if not isinstance(filter_, IsNotNull)]
+        return filters
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        yield [1, None], (1, dt.date(2024, 1, 1))
+        yield [1, 2], (2, None)
+
+
+class NestedSource(DataSource):
+    def schema(self) -> str:
+        return "a array<int>, st struct<x: int, day: date>"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return NestedReader()
+
+
+def test_array_and_struct_equality_is_passed_on_and_other_tables_do_not_see_it(ctx: hr.SessionContext) -> None:
+    provider = hr.from_data_source(NestedSource)
+    ctx.register_table("nested", provider)
+    query = (
+        "SELECT st.x FROM {} WHERE a = array(1, CAST(NULL AS INT)) AND st = struct(1 AS x, DATE '2024-01-01' AS day)"
+    )
+    assert ctx.sql(query.format("nested")).collect() == [(1,)]
+    day = dt.date(2024, 1, 1)
+    assert given == [EqualTo(("a",), [1, None]), EqualTo(("st",), {"x": 1, "day": day})]
+    rows = [{"a": [1, None], "st": {"x": 1, "day": day}}, {"a": [1, 2], "st": {"x": 2, "day": None}}]
+    ctx.register_table("in_memory", hr.MemTable(pa.Table.from_pylist(rows, provider.schema())))
+    assert ctx.sql(query.format("in_memory")).collect() == [(1,)]
+    assert "[1, None]" in ctx.explain(query.format("nested"))
+    assert "[1, None]" not in ctx.explain(query.format("in_memory"))

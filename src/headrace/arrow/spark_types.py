@@ -65,6 +65,21 @@ def named_type(name: str) -> pa.DataType | None:
     return _BY_NAME.get(_SQL_NAMES.get(name, name))
 
 
+def type_of(spark: SparkType) -> pa.DataType | None:
+    """The wire type of a Spark type in JSON form; None for maps and for what ``named_type`` does not know."""
+    if isinstance(spark, str):
+        return named_type(spark)
+    if spark["type"] == "array":
+        element = type_of(spark["elementType"])
+        return None if element is None else pa.list_(pa.field("element", element, spark["containsNull"]))
+    if spark["type"] != "struct":
+        return None
+    types = [(field, type_of(field["type"])) for field in spark["fields"]]
+    if any(type_ is None for _, type_ in types):
+        return None
+    return pa.struct([pa.field(field["name"], type_, field["nullable"]) for field, type_ in types])
+
+
 def pruned_schema(schema: pa.Schema, wanted: dict[str, Any]) -> pa.Schema:
     """``schema`` cut down to the columns and nested fields of ``wanted``, a StructType in JSON form."""
     return pa.schema([_pruned_field(schema.field(field["name"]), field["type"]) for field in wanted["fields"]])

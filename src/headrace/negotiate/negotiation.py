@@ -18,7 +18,7 @@ from headrace.negotiate.registry import RegisteredTable
 from headrace.negotiate.top_n import OfferedTopN, answered_offset, answered_top_n
 from headrace.negotiate.verifying import hash_unverified, promises_of, with_verified_columns
 from headrace.plan import ScanRequest, SortKey, UnknownPartitioning
-from headrace.provider import AggregatePushdown, Pushdown, for_scan
+from headrace.provider import AggregatePushdown, NestedLiterals, Pushdown, for_scan
 
 
 class Negotiation:
@@ -47,6 +47,11 @@ class Negotiation:
         self.planned: PlannedScan | None = None
         with asking(f"{table.provider_name}.for_scan", table.name):
             self._provider = for_scan(table.provider)
+
+    @property
+    def takes_nested_literals(self) -> bool:
+        """Whether filters that are offered may have them."""
+        return isinstance(self._provider, NestedLiterals)
 
     def offer_filters(self, filters: Sequence[Expr | None]) -> tuple[OfferedFilter, ...]:
         """All conjuncts of the query at once; None stands for one that has no faithful form here."""

@@ -14,7 +14,7 @@ from pyspark.sql.utils import to_str
 from headrace.errors import HeadraceError, RegistrationError, UnsupportedTypeError
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest
-from headrace.provider import FilterPushdown, PerScanProvider, TableProvider
+from headrace.provider import FilterPushdown, NestedLiterals, PerScanProvider, TableProvider
 from headrace.spark.data_source_errors import extraneous_filters, type_mismatch
 from headrace.spark.data_source_plan import DataSourcePlan
 from headrace.spark.versions import arrow_schema, pushes_filters, types_without_arrow
@@ -89,7 +89,7 @@ class DataSourceTable(PerScanProvider):
         return reader
 
 
-class DataSourceScan(TableProvider):
+class DataSourceScan(NestedLiterals):
     """One scan of a data source: the reader that is given the filters is the one that reads."""
 
     def __init__(self, table: DataSourceTable) -> None:

@@ -20,7 +20,8 @@ def take_offers(negotiation: Negotiation, offers: dict[str, Any]) -> dict[str, A
 
 
 def _filters(negotiation: Negotiation, nodes: list[dict[str, Any] | None]) -> list[str]:
-    return [offered.word for offered in negotiation.offer_filters([decode(node) for node in nodes])]
+    filters = [decode(node, nested=negotiation.takes_nested_literals) for node in nodes]
+    return [offered.word for offered in negotiation.offer_filters(filters)]
 
 
 def _columns(negotiation: Negotiation, struct: dict[str, Any]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import json
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.spark_types import named_type
+from headrace.arrow.spark_types import named_type, type_of
+from headrace.arrow.types import with_nested
 from headrace.expr.nodes import (
     And,
     Call,
@@ -32,14 +34,20 @@ _COMPARISONS = {"=", "<", "<=", ">", ">=", "<=>"}
 _STRING_MATCHES = {"STARTS_WITH", "ENDS_WITH", "CONTAINS"}
 
 
-def decode(node: dict[str, Any] | None) -> Expr | None:
-    """The expression behind ``node``; None for one that has no faithful form here."""
+def decode(node: dict[str, Any] | None, *, nested: bool = False) -> Expr | None:
+    """The expression behind ``node``; None for one that has no faithful form here.
+
+    ``nested``: whether it may have literals that are whole arrays or structs.
+    """
     if node is None:
         return None
     try:
-        return _decoded(node)
+        expr = _decoded(node)
     except (ValueError, OverflowError):  # a type that Headrace has no literals of; a year beyond 9999
         return None
+    if not nested and any(isinstance(part, Literal) and pa.types.is_nested(part.type) for part in expr.walk()):
+        return None
+    return expr
 
 
 def _decoded(node: dict[str, Any]) -> Expr:
@@ -73,25 +81,38 @@ def _decoded(node: dict[str, Any]) -> Expr:
 
 def _literal(value: Any, spark_type: str) -> Literal:
     type_ = arrow_type(spark_type)
+    return Literal(_value(value, type_), type_)
+
+
+def _value(value: Any, type_: pa.DataType) -> Any:
+    """The Python value of a literal, or of a part of one."""
     if value is None:
-        return Literal(None, type_)
+        return None
     if pa.types.is_floating(type_):
-        return Literal(float(value), type_)
+        return float(value)
     if pa.types.is_decimal(type_):
-        return Literal(decimal.Decimal(value), type_)
+        return decimal.Decimal(value)
     if pa.types.is_binary(type_):
-        return Literal(base64.b64decode(value), type_)
+        return base64.b64decode(value)
     if pa.types.is_date(type_):
-        return Literal(_EPOCH_DATE + datetime.timedelta(days=value), type_)
+        return _EPOCH_DATE + datetime.timedelta(days=value)
     if pa.types.is_timestamp(type_):
         epoch = _EPOCH if type_.tz is None else _EPOCH_UTC
-        return Literal(epoch + datetime.timedelta(microseconds=value), type_)
-    return Literal(value, type_)
+        return epoch + datetime.timedelta(microseconds=value)
+    if pa.types.is_list(type_):
+        return [_value(part, type_.value_type) for part in value]
+    if pa.types.is_struct(type_):
+        fields = [type_.field(i) for i in range(type_.num_fields)]
+        return {field.name: _value(part, field.type) for field, part in zip(fields, value, strict=True)}
+    return value
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
-    """The Arrow type of a literal from Spark's catalog string. Raises ValueError for a type without literals here."""
-    type_ = named_type(spark_type)
-    if type_ is not None and not pa.types.is_duration(type_):  # Spark sends no literal of an interval
+    """The Arrow type of a literal from Spark's catalog string, or from its JSON where it is an array or a struct.
+
+    Raises ValueError for a type without literals here.
+    """
+    type_ = type_of(json.loads(spark_type)) if spark_type.startswith("{") else named_type(spark_type)
+    if type_ is not None and not any(map(pa.types.is_duration, with_nested(type_))):  # there are none of intervals
         return type_
     raise ValueError(f"unknown Spark type {spark_type!r}")

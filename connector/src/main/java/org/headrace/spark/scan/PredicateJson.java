@@ -1,8 +1,13 @@
 package org.headrace.spark.scan;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Base64;
+import java.util.function.IntFunction;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.connector.expressions.Cast;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Extract;
@@ -10,6 +15,7 @@ import org.apache.spark.sql.connector.expressions.GeneralScalarExpression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.UserDefinedScalarFunc;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.ByteType;
@@ -20,9 +26,9 @@ import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.LongType;
-import org.apache.spark.sql.types.NullType;
 import org.apache.spark.sql.types.ShortType;
 import org.apache.spark.sql.types.StringType;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -116,39 +122,72 @@ final class PredicateJson {
 
   private static ObjectNode literal(Literal<?> literal) {
     DataType type = literal.dataType();
-    Object value = literal.value();
+    JsonNode value = value(literal.value(), type);
+    if (value == null) {
+      return null;
+    }
     ObjectNode node = Planners.JSON.createObjectNode();
+    boolean nested = type instanceof ArrayType || type instanceof StructType;
+    node.put("type", type instanceof StringType ? "string" : nested ? type.json() : type.catalogString());
+    node.set("literal", value);
+    return node;
+  }
+
+  /** A value of Spark's in JSON, or null where it has no faithful form; arrays and structs as lists. */
+  private static JsonNode value(Object value, DataType type) {
+    JsonNodeFactory json = Planners.JSON.getNodeFactory();
     if (type instanceof StringType string && !string.isUTF8BinaryCollation()) {
       return null;
     }
-    node.put("type", type instanceof StringType ? "string" : type.catalogString());
     if (value == null) {
-      node.putNull("literal");
-    } else if (type instanceof BooleanType) {
-      node.put("literal", (Boolean) value);
-    } else if (type instanceof ByteType
+      return json.nullNode();
+    }
+    if (type instanceof BooleanType) {
+      return json.booleanNode((Boolean) value);
+    }
+    if (type instanceof ByteType
         || type instanceof ShortType
         || type instanceof IntegerType
         || type instanceof LongType
         || type instanceof DateType
         || type instanceof TimestampType
         || type instanceof TimestampNTZType) {
-      node.put("literal", ((Number) value).longValue());
-    } else if (type instanceof FloatType || type instanceof DoubleType) {
-      node.put("literal", Double.toString(((Number) value).doubleValue()));
-    } else if (type instanceof DecimalType) {
-      node.put("literal", value.toString());
-    } else if (type instanceof StringType) {
-      String text = value.toString();
-      if (!UTF8String.fromString(text).equals(value)) {
-        return null; // bytes that are no UTF-8: as a Java string they are others
-      }
-      node.put("literal", text);
-    } else if (type instanceof BinaryType) {
-      node.put("literal", Base64.getEncoder().encodeToString((byte[]) value));
-    } else if (!(type instanceof NullType)) {
-      return null;
+      return json.numberNode(((Number) value).longValue());
     }
-    return node;
+    if (type instanceof FloatType || type instanceof DoubleType) {
+      return json.textNode(Double.toString(((Number) value).doubleValue()));
+    }
+    if (type instanceof DecimalType) {
+      return json.textNode(value.toString());
+    }
+    if (type instanceof StringType) {
+      String text = value.toString();
+      // Bytes that are no UTF-8 would be others as a Java string.
+      return UTF8String.fromString(text).equals(value) ? json.textNode(text) : null;
+    }
+    if (type instanceof BinaryType) {
+      return json.textNode(Base64.getEncoder().encodeToString((byte[]) value));
+    }
+    if (type instanceof ArrayType array && value instanceof ArrayData data) {
+      DataType element = array.elementType();
+      return values(data.numElements(), i -> data.isNullAt(i) ? null : data.get(i, element), i -> element);
+    }
+    if (type instanceof StructType struct && value instanceof InternalRow row) {
+      IntFunction<DataType> field = i -> struct.fields()[i].dataType();
+      return values(row.numFields(), i -> row.isNullAt(i) ? null : row.get(i, field.apply(i)), field);
+    }
+    return null;
+  }
+
+  private static ArrayNode values(int count, IntFunction<Object> value, IntFunction<DataType> type) {
+    ArrayNode values = Planners.JSON.createArrayNode();
+    for (int i = 0; i < count; i++) {
+      JsonNode one = value(value.apply(i), type.apply(i));
+      if (one == null) {
+        return null;
+      }
+      values.add(one);
+    }
+    return values;
   }
 }

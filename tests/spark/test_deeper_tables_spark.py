@@ -178,3 +178,14 @@ def test_runtime_filter_is_not_applied_below_a_top_n(ctx: hr.SessionContext, fac
             "WHERE days.week = 1"
         )
         assert same(ctx, query, table) == [{"count(1)": 0}]
+
+
+def test_first_rows_of_sorted_files_are_right(ctx: hr.SessionContext, facts: dict[str, Plans], files: Path) -> None:
+    by_id = [hr.SortKey("id")]
+    ctx.register_table("sorted_dataset", hr.DatasetTable(files, sorted_by=by_id))
+    ctx.register_table("sorted_listing", hr.ListingTable(files, ParquetFormat(), sorted_by=by_id))
+    ctx.register_table("sorted_table", hr.SortedTable(hr.DatasetTable(files, partition_bytes=1), by_id))
+    for table in ("sorted_dataset", "sorted_listing", "sorted_table"):
+        query = "SELECT id, s FROM {t} ORDER BY id LIMIT 5 OFFSET 3"
+        assert ctx.collect(query.format(t=table)).equals(ctx.collect(query.format(t="truth")))
+        assert "INEXACT: each" in ctx.explain(query.format(t=table))

@@ -284,3 +284,88 @@ def test_table_keeps_the_promises_of_aggregates_and_runtime_filters(tmp_path: Pa
         provider = numbers(tmp_path)
     report = check_provider(provider, samples=1, planning_budget_s=60)
     assert report.ok, str(report)
+
+
+def first(provider: hr.TableProvider, limit: int, *order: hr.SortKey) -> PlannedScan | None:
+    """The plan of the first rows in an order; None where the provider does not take it."""
+    negotiation = Negotiation(RegisteredTable("t", provider, provider.schema(), provider.schema()))
+    if negotiation.offer_top_n(order, limit).answer is hr.Pushdown.UNSUPPORTED:
+        return None
+    return negotiation.plan()
+
+
+BY_ID = hr.SortKey("id")
+
+
+def test_sorted_table_reads_no_more_than_the_first_rows_of_a_partition() -> None:
+    read: list[int] = []
+
+    def numbers_from(start: int) -> Any:
+        for i in range(start, start + 1000, 10):
+            read.append(i)
+            yield pa.record_batch({"id": range(i, i + 10), "n": [i % 3] * 10})
+
+    schema = pa.schema([("id", INT), ("n", INT)])
+    streams = hr.StreamTable(schema, [lambda: numbers_from(0), lambda: numbers_from(500)])
+    planned = first(hr.SortedTable(streams, [BY_ID, hr.SortKey("n")]), 12, BY_ID)
+    assert planned is not None
+    assert [row["id"] for row in rows_of(planned)] == [*range(12), *range(500, 512)]
+    assert read == [0, 10, 500, 510]
+    assert planned.plan_text.startswith("first 12 of each partition, sorted")
+
+
+def test_sorted_table_takes_only_its_own_order() -> None:
+    provider = hr.SortedTable(hr.MemTable(table(20)), [BY_ID, hr.SortKey("x")])
+    for order in ([hr.SortKey("x")], [hr.SortKey("id", descending=True)], [hr.SortKey("id", nulls_first=False)]):
+        assert first(provider, 3, *order) is None
+    assert first(provider, 3, BY_ID, hr.SortKey("x"), hr.SortKey("name")) is None
+    assert first(provider, 3, BY_ID, hr.SortKey("x")) is not None
+
+
+def test_sorted_table_is_its_inner_table_in_every_other_way() -> None:
+    provider = hr.SortedTable(hr.MemTable(table(100), partitions=4), [BY_ID])
+    planned = narrowed(provider, one_of("id", 5))
+    assert planned.partitioning.n == 1
+    assert planned.ordering == (BY_ID,)
+    assert aggregated(provider, "count(*)") is not None
+
+
+def test_sorted_files_give_their_first_rows_only(tmp_path: Path) -> None:
+    for i in range(4):
+        pq.write_table(table(5000, 1000 * i), tmp_path / f"{i}.parquet", row_group_size=1000)
+    planned = first(hr.DatasetTable(tmp_path, sorted_by=[BY_ID]), 3, BY_ID)
+    assert planned is not None
+    assert sorted(row["id"] for row in rows_of(planned)) == sorted(1000 * i + k for i in range(4) for k in range(3))
+    assert first(hr.DatasetTable(tmp_path), 3, BY_ID) is None
+
+
+def test_sorted_files_of_a_listing_give_their_first_rows_only(tmp_path: Path) -> None:
+    numbers(tmp_path)
+    provider = hr.ListingTable(tmp_path, Numbers(), sorted_by=[hr.SortKey("n")])
+    planned = first(provider, 2, hr.SortKey("n"))
+    assert planned is not None
+    found = [row["n"] for row in rows_of(planned)]
+    assert {0, 1, 50, 51, 350, 351} <= set(found)
+    report = check_provider(provider, samples=1, planning_budget_s=60)
+    assert report.ok, str(report)
+
+
+@pytest.mark.parametrize("keys", ["id", [BY_ID, "x"]])
+def test_sorted_by_takes_sort_keys(tmp_path: Path, keys: Any) -> None:
+    pq.write_table(table(5), tmp_path / "a.parquet")
+    with pytest.raises(TypeError, match="sorted_by takes"):
+        hr.DatasetTable(tmp_path, sorted_by=keys)
+    with pytest.raises(ValueError, match="'nope', which is no column"):
+        hr.DatasetTable(tmp_path, sorted_by=[hr.SortKey("nope")])
+
+
+def test_sorted_tables_keep_the_promise_of_top_n(tmp_path: Path) -> None:
+    rows = pa.table({"id": [None, 1, 1, 2, 3, 3, 4], "s": ["b", None, "a", "c", "x", "y", "z"]})
+    pq.write_table(rows, tmp_path / "a.parquet", row_group_size=2)
+    pq.write_table(rows.slice(1), tmp_path / "b.parquet")
+    for provider in (
+        hr.DatasetTable(tmp_path, sorted_by=[BY_ID]),
+        hr.SortedTable(hr.MemTable(rows, partitions=3), [BY_ID]),
+    ):
+        report = check_provider(provider, samples=2, planning_budget_s=60)
+        assert report.ok, str(report)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+
+from headrace.plan import SortKey
 
 PARTITION_BYTES = 64 << 20
 """How many bytes of files a task is given: seconds of work, and small enough to spread and to retry."""
@@ -44,6 +46,19 @@ def split_bytes(total: int, partition_bytes: int = PARTITION_BYTES) -> int:
 def can_be_key(type_: pa.DataType) -> bool:
     """Whether Python and Spark agree which values of this type are equal. They do not agree on NaN."""
     return not pa.types.is_floating(type_)
+
+
+def checked_order(sorted_by: Iterable[SortKey], schema: pa.Schema) -> tuple[SortKey, ...]:
+    """The keys by which files are said to be sorted. Raises TypeError for others, ValueError for no columns."""
+    if isinstance(sorted_by, (SortKey, str)):
+        raise TypeError("sorted_by takes a list of sort keys: [SortKey('ts')]")
+    keys = tuple(sorted_by)
+    for key in keys:
+        if not isinstance(key, SortKey):
+            raise TypeError(f"sorted_by takes SortKeys, not {key!r}: write SortKey({str(key)!r})")
+        if key.column not in schema.names:
+            raise ValueError(f"the files are said to be sorted by {key.column!r}, which is no column of them")
+    return keys
 
 
 def grouped(

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from headrace.arrow.sources import BatchSource
+from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.display import names_text
 from headrace.errors import RegistrationError
 from headrace.expr.nodes import Expr
-from headrace.plan import ExecutionPlan, ScanRequest, SortKey, Statistics
-from headrace.provider import FilterPushdown, PerScanProvider, TableProvider, for_scan
+from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, SortKey, Statistics
+from headrace.provider import AggregatePushdown, FilterPushdown, PerScanProvider, Pushdown, TableProvider, for_scan
 
 
 class SortedTable(PerScanProvider):
     """``inner``, with the promise that each partition is sorted by ``keys``; Spark then sorts less.
 
     The promise is about each partition as ``inner`` has them, not about the table as a whole, and it is relied on:
-    if it is broken, Spark's results are wrong. In every other way the table is ``inner``.
+    if it is broken, Spark's results are wrong. For the first rows in that order (ORDER BY ... LIMIT) no more rows of a
+    partition are read than the limit says. In every other way the table is ``inner``.
 
     Raises TypeError for an inner that is not a provider or keys that are not SortKeys, ValueError for an empty list
     of keys; when it is registered, RegistrationError for a key that is not a column.
@@ -36,6 +38,7 @@ class SortedTable(PerScanProvider):
                 raise TypeError(f"SortedTable takes SortKeys, not {key!r}: write SortKey({str(key)!r})")
         if not self._keys:
             raise ValueError("SortedTable needs at least one SortKey")
+        self._inner_orders = False
 
     def __repr__(self) -> str:
         return f"<SortedTable: {self._inner!r} by {names_text([key.column for key in self._keys])}>"
@@ -56,30 +59,63 @@ class SortedTable(PerScanProvider):
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         return self._inner.supports_filters_pushdown(filters)
 
+    def supports_top_n_pushdown(self, order: Sequence[SortKey], limit: int) -> Pushdown:
+        """INEXACT where each partition has its first rows first, unless the inner table does better."""
+        inner = self._inner.supports_top_n_pushdown(order, limit)
+        self._inner_orders = inner is not Pushdown.UNSUPPORTED
+        return inner if self._inner_orders else Pushdown.INEXACT if self._begins_with(order) else inner
+
+    def supports_offset_pushdown(self, offset: int, limit: int | None) -> bool:
+        return self._inner.supports_offset_pushdown(offset, limit)
+
+    def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
+        return self._inner.supports_aggregate_pushdown(aggregation)
+
     def scan(self, request: ScanRequest) -> ExecutionPlan:
+        if request.aggregation is not None or (request.order and self._inner_orders):
+            return self._inner.scan(request)  # what comes then is not sorted by the keys
+        most = None
+        if request.order:
+            request, most = dataclasses.replace(request, order=(), limit=None), request.limit
         plan = self._inner.scan(request)
         # What is no plan is passed on for the planner to name.
-        return SortedPlan(plan, self._keys) if isinstance(plan, ExecutionPlan) else plan
+        return SortedPlan(plan, self._keys, most) if isinstance(plan, ExecutionPlan) else plan
+
+    def _begins_with(self, order: Sequence[SortKey]) -> bool:
+        return self._keys[: len(order)] == tuple(order)
 
     def statistics(self) -> Statistics | None:
         return self._inner.statistics()
 
 
 class SortedPlan(ExecutionPlan):
-    """The inner provider's plan with an ordering."""
+    """The inner provider's plan with an ordering. ``most``: so many rows of each partition are wanted; None: all."""
 
-    def __init__(self, inner: ExecutionPlan, keys: tuple[SortKey, ...]) -> None:
+    def __init__(self, inner: ExecutionPlan, keys: tuple[SortKey, ...], most: int | None = None) -> None:
         self._inner = inner
+        self._most = most
         self.schema = inner.schema
         self.partitioning = inner.partitioning
         self.placement = inner.placement
+        self.runtime_filter_columns = inner.runtime_filter_columns
         self.ordering = keys
 
     def execute(self, partition: int) -> BatchSource:
-        return self._inner.execute(partition)
+        source = self._inner.execute(partition)
+        return source if self._most is None else self._first(source, self._most)
 
     def describe(self) -> str:
-        return f"sorted {self._inner.describe()}"
+        first = "" if self._most is None else f"first {self._most:,} of each partition, "
+        return f"{first}sorted {self._inner.describe()}"
 
     def statistics(self) -> Statistics | None:
         return self._inner.statistics()
+
+    def _first(self, source: BatchSource, missing: int) -> Iterator[pa.RecordBatch]:
+        batches = batch_iterator(source, f"{type(self._inner).__name__}.execute")
+        try:
+            while missing > 0 and (batch := next(batches, None)) is not None:
+                yield batch.slice(0, missing)
+                missing -= batch.num_rows
+        finally:
+            close_sources(batches, source)

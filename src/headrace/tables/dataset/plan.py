@@ -88,6 +88,7 @@ class DatasetPlan(ExecutionPlan):
         partitioning: Partitioning,
         statistics: Statistics,
         total_files: int,
+        limit_of_each_file: bool = False,
         runtime_filter_columns: Sequence[str] = (),
         repeated: Collection[str] = (),
     ) -> None:
@@ -100,6 +101,7 @@ class DatasetPlan(ExecutionPlan):
         self._condition = condition
         self._condition_on_views = condition_on_views
         self._limit = limit
+        self._limit_of_each_file = limit_of_each_file
         self._partitions = partitions
         self._statistics = statistics
         self._total_files = total_files
@@ -109,12 +111,16 @@ class DatasetPlan(ExecutionPlan):
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         missing = self._limit
         for piece in self._partitions[partition]:
+            if self._limit_of_each_file:
+                missing = self._limit
             for batch in self.piece_batches(piece, missing):
                 yield batch
                 if missing is not None:
                     missing -= batch.num_rows
                     if missing <= 0:
-                        return
+                        break
+            if missing is not None and missing <= 0 and not self._limit_of_each_file:
+                return
 
     def describe(self) -> str:
         every = [piece for group in self._partitions for piece in group]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,15 +19,16 @@ from headrace.plan import (
     KeyPartitioning,
     Partitioning,
     ScanRequest,
+    SortKey,
     Statistics,
     UnknownPartitioning,
 )
-from headrace.provider import AggregatePushdown, FilterPushdown, TableProvider, pushdown_exact_where_possible
+from headrace.provider import AggregatePushdown, FilterPushdown, Pushdown, TableProvider, pushdown_exact_where_possible
 from headrace.tables.dataset.aggregate import DatasetAggregatePlan, has_exact_bounds
 from headrace.tables.dataset.files import DatasetFile, DatasetMemory, dataset_files, dataset_memory, identity, in_memory
 from headrace.tables.dataset.footers import Footers
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_read_dictionaries, has_views
-from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, grouped, packed, split_bytes
+from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
 from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class DatasetTable(TableProvider):
     to partitions of about ``partition_bytes``, large Parquet files are split between row groups. Where a query reads
     partition columns, and their values make good tasks, each value is a partition and Spark is told so.
 
+    ``sorted_by``: SortKeys by which the rows of every file are sorted. It is relied on: for the first rows in that
+    order (ORDER BY ... LIMIT) no more rows of a file are read than the limit says.
+
     The constructor lists the files, asks for their sizes and looks into the footers of a few Parquet files, to
     estimate rows; planning then does no I/O. The files are opened where Spark runs its tasks, and decoded by one
     thread for each task.
@@ -67,6 +71,7 @@ class DatasetTable(TableProvider):
         partitioning: Any = "hive",
         filesystem: Any = None,
         partition_bytes: int = PARTITION_BYTES,
+        sorted_by: Iterable[SortKey] = (),
     ) -> None:
         import pyarrow.dataset as ds  # takes a while to import, and only this table needs it
 
@@ -76,6 +81,7 @@ class DatasetTable(TableProvider):
             dataset = _opened(dataset, format, partitioning, filesystem)
         self._dataset = dataset
         self._schema = pa.schema([filterable(field) for field in dataset.schema])
+        self._sorted_by = checked_order(sorted_by, self._schema)
         self._views = pa.schema([field.with_type(_as_view(field.type)) for field in self._schema])
         self._partition_bytes = partition_bytes
         fragments = list(dataset.get_fragments())
@@ -99,6 +105,10 @@ class DatasetTable(TableProvider):
         if not self._filterable:
             return [FilterPushdown.UNSUPPORTED] * len(filters)
         return pushdown_exact_where_possible(filters, schema=self._schema)
+
+    def supports_top_n_pushdown(self, order: Sequence[SortKey], limit: int) -> Pushdown:
+        sorted_alike = self._sorted_by[: len(order)] == tuple(order)
+        return Pushdown.INEXACT if sorted_alike else Pushdown.UNSUPPORTED
 
     def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
         """Counts, least and greatest values: partial ones, as only the footers tell what has to be read for them."""
@@ -140,6 +150,7 @@ class DatasetTable(TableProvider):
             condition=_condition(filters, self._schema),
             condition_on_views=_condition(filters, self._views),
             limit=request.limit,
+            limit_of_each_file=bool(request.order),
             partitions=groups,
             partitioning=partitioning,
             statistics=self._estimate(unpruned, needed),

@@ -43,6 +43,7 @@ class ListingPlan(ExecutionPlan):
         placement: Placement,
         statistics: Statistics,
         total_files: int,
+        limit_of_each_file: bool = False,
         runtime_filter_columns: tuple[str, ...] = (),
     ) -> None:
         self.schema = schema
@@ -56,10 +57,13 @@ class ListingPlan(ExecutionPlan):
         self._partitions = partitions
         self._statistics = statistics
         self._total_files = total_files
+        self._limit_of_each_file = limit_of_each_file
 
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         missing = self._request.limit
         for planned in self._partitions[partition]:
+            if self._limit_of_each_file:
+                missing = self._request.limit
             if missing is not None and missing <= 0:
                 return
             complete = self._completer(planned)

@@ -17,13 +17,14 @@ from headrace.plan import (
     Partitioning,
     Placement,
     ScanRequest,
+    SortKey,
     Statistics,
     UnknownPartitioning,
 )
-from headrace.provider import FilterPushdown, TableProvider
+from headrace.provider import FilterPushdown, Pushdown, TableProvider
 from headrace.pruning.container_stats import ColumnStats, ContainerStats
 from headrace.pruning.predicate import PruningPredicate
-from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, grouped, packed
+from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed
 from headrace.tables.listing.facts import file_parts, file_schema, file_statistics
 from headrace.tables.listing.format import FileFormat
 from headrace.tables.listing.hive import partition_values
@@ -49,6 +50,9 @@ class ListingTable(TableProvider):
     columns, and their values make good tasks, each value becomes a partition instead and Spark is told so (no
     shuffle to group or join by them); ``partition_by_key`` says always (True) or never (False).
 
+    ``sorted_by``: SortKeys by which the rows of every file are sorted. It is relied on: for the first rows in that
+    order (ORDER BY ... LIMIT) no more rows of a file are read than the limit says.
+
     ``placement``: EXECUTORS needs files that the executors can open by the same path or URL.
 
     Raises FileNotFoundError if there is no file, ValueError for paths whose partition columns do not fit together,
@@ -66,6 +70,7 @@ class ListingTable(TableProvider):
         statistics: bool = True,
         storage_options: Mapping[str, Any] | None = None,
         placement: Placement = Placement.EXECUTORS,
+        sorted_by: Iterable[SortKey] = (),
     ) -> None:
         if not isinstance(format, FileFormat):
             hint = f"; write {format.__name__}()" if isinstance(format, type) else ""
@@ -80,6 +85,7 @@ class ListingTable(TableProvider):
         self._partition_by_key = partition_by_key
         self._total_files = len(whole)
         self._schema = _table_schema(file_schema(format, whole[0]), values.schema)
+        self._sorted_by = checked_order(sorted_by, self._schema)
         parts = file_parts(format, whole, partition_bytes)
         self._files = tuple(itertools.chain.from_iterable(parts))
         rows = pa.array(itertools.chain.from_iterable([i] * len(part) for i, part in enumerate(parts)), pa.int64())
@@ -106,8 +112,12 @@ class ListingTable(TableProvider):
         given = dict(zip(map(id, ours), answers, strict=True))
         return [self._answer(expr, given.get(id(expr), FilterPushdown.UNSUPPORTED)) for expr in filters]
 
+    def supports_top_n_pushdown(self, order: Sequence[SortKey], limit: int) -> Pushdown:
+        sorted_alike = self._sorted_by[: len(order)] == tuple(order)
+        return Pushdown.INEXACT if sorted_alike else Pushdown.UNSUPPORTED
+
     def scan(self, request: ScanRequest) -> ExecutionPlan:
-        kept = self._kept(range(len(self._files)), request.filters, request.limit)
+        kept = self._kept(range(len(self._files)), request.filters, None if request.order else request.limit)
         needed = self._kept(kept, request.runtime_filters)
         partition_columns = [name for name in request.projection if name in self._partition_columns]
         keys = self._keys(partition_columns)
@@ -138,6 +148,7 @@ class ListingTable(TableProvider):
             placement=self._placement,
             statistics=self._estimate(needed, request.schema),
             total_files=self._total_files,
+            limit_of_each_file=bool(request.order),
             runtime_filter_columns=tuple(name for name in self._schema.names if name in self._described),
         )
 

@@ -10,9 +10,18 @@ import headrace as hr
 from benchmarks.bench import Bench
 from benchmarks.harness import Case, Contender
 
+GROUPED_ROWS = 5_000_000
+FETCHED = "the rows fetched"
 MOST_ROWS = 2_000_000  # pandas has them all in memory, twice
 AGGREGATE = ("sum(id)", "sum(v)", "sum(k)", "max(s)")
 PANDAS = "pandas.read_sql, createDataFrame"
+
+
+class FetchesRows(hr.AdbcTable):
+    """The same table, whose rows Spark groups."""
+
+    def supports_aggregate_pushdown(self, aggregation: hr.Aggregation) -> hr.AggregatePushdown:
+        return hr.AggregatePushdown.UNSUPPORTED
 
 
 def cases(bench: Bench) -> list[Case]:
@@ -22,6 +31,17 @@ def cases(bench: Bench) -> list[Case]:
     ctx.register_table("adbc_events", hr.AdbcTable("postgresql", server.uri, "events", "id"), replace=True)
     aggregate = f"SELECT {', '.join(AGGREGATE)} FROM {{t}}"
     filtered = "SELECT count(*), max(s) FROM adbc_events WHERE k = 7"
+
+    grouped_rows = bench.settings.at_most(GROUPED_ROWS)
+    server.run(
+        "CREATE TABLE sales AS SELECT i::bigint AS id, (i % 100)::int AS shop, round((i * 0.7919) % 1, 6)::double "
+        f"precision AS amount FROM generate_series(1, {grouped_rows}) i",
+        "CREATE INDEX ON sales (id)",
+        "ANALYZE sales",
+    )
+    ctx.register_table("sales", hr.AdbcTable("postgresql", server.uri, "sales", "id"), replace=True)
+    ctx.register_table("fetched_sales", FetchesRows("postgresql", server.uri, "sales", "id"), replace=True)
+    grouped = "SELECT shop, count(*), sum(amount), max(id) FROM {t} GROUP BY shop"
 
     def queried(query: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in ctx.sql(query).collect()]
@@ -44,6 +64,16 @@ def cases(bench: Bench) -> list[Case]:
                 Contender(PANDAS, lambda: _through_pandas(ctx, server.uri, ("count(*)", "max(s)"), "k = 7")),
             ],
             rows=rows,
+            most_rounds=3,
+        ),
+        Case(
+            "adbc: GROUP BY into 100 groups in PostgreSQL",
+            [
+                Contender("headrace", lambda: sorted(queried(grouped.format(t="sales")))),
+                Contender(FETCHED, lambda: sorted(queried(grouped.format(t="fetched_sales")))),
+            ],
+            {FETCHED: 10.0},
+            rows=grouped_rows,
             most_rounds=3,
         ),
     ]

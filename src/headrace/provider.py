@@ -95,7 +95,7 @@ class TableProvider(ABC):
         """
 
     def statistics(self) -> Statistics | None:
-        """Estimates for the whole table, used where the plan gives none. Called once per scan, at planning."""
+        """Estimates for the whole table, used where the plan gives none. Called at most twice per scan, at planning."""
         return None
 
 

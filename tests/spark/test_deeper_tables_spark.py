@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
+from versions import has
 
 DAYS, PER_DAY = 8, 50
 
@@ -146,6 +147,25 @@ def test_join_makes_the_table_skip_partitions(
         assert f"2 of {DAYS} files" in last.describe()
 
 
+@pytest.mark.parametrize("table", ["mem", "dataset"])
+@pytest.mark.parametrize("small", ["mem", "dataset"])
+def test_small_table_that_filters_exactly_tells_its_keys_too(
+    ctx: hr.SessionContext, facts: dict[str, Plans], tmp_path: Path, table: str, small: str
+) -> None:
+    """Its filter is not with Spark, which looks for one; where Spark can put it back, it is asked to."""
+    weeks = pa.table({"day": pa.array(range(DAYS), pa.int32()), "week": [d // 2 for d in range(DAYS)]})
+    pq.write_table(weeks, tmp_path / "weeks.parquet")
+    exact = Mem(weeks) if small == "mem" else Dataset(tmp_path)
+    ctx.register_table("weeks", exact)
+    query = "SELECT count(*), sum(f.id) FROM {t} AS f JOIN weeks ON f.day = weeks.day WHERE weeks.week = 1"
+    same(ctx, query, table)
+    assert "week = 1  EXACT" in ctx.explain(query.format(t=table))
+    told = any(plan.partitioning.n == 2 for plan in facts[table].plans)
+    assert told is has("filters put back")
+    assert ctx.collect("SELECT count(*) AS n FROM weeks WHERE week = 1").to_pylist() == [{"n": 2}]
+    assert ctx.collect("SELECT day FROM weeks WHERE week = 3 LIMIT 1").num_rows == 1
+
+
 NOTHING = "SELECT count(*), sum(f.id) FROM {t} AS f JOIN days ON f.day = days.day WHERE days.week = 77"
 
 
@@ -184,7 +204,7 @@ def test_first_rows_of_sorted_files_are_right(ctx: hr.SessionContext, facts: dic
     by_id = [hr.SortKey("id")]
     ctx.register_table("sorted_dataset", hr.DatasetTable(files, sorted_by=by_id))
     ctx.register_table("sorted_listing", hr.ListingTable(files, ParquetFormat(), sorted_by=by_id))
-    ctx.register_table("sorted_table", hr.SortedTable(hr.DatasetTable(files, partition_bytes=1), by_id))
+    ctx.register_table("sorted_table", hr.SortedTable(facts["mem"], by_id))  # type: ignore[arg-type]
     for table in ("sorted_dataset", "sorted_listing", "sorted_table"):
         query = "SELECT id, s FROM {t} ORDER BY id LIMIT 5 OFFSET 3"
         assert ctx.collect(query.format(t=table)).equals(ctx.collect(query.format(t="truth")))

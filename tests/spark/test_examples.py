@@ -9,6 +9,7 @@ import pytest
 
 import headrace as hr
 from places import EXAMPLES
+from versions import has
 
 
 @pytest.fixture
@@ -66,3 +67,16 @@ def test_without_jar_reads_the_provider_through_sparks_own_data_source(
     assert answers["events"] == {"kind": {"login": 667, "logout": 667, "purchase": 666}}
     assert answers["columns"] == ["day"]
     assert answers["days"] == 10
+
+
+@pytest.mark.parametrize("example", ["daily_store"], indirect=True)
+def test_daily_store_counts_by_its_index_and_opens_only_the_days_it_needs(
+    ctx: hr.SessionContext, example: ModuleType, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = example.main(ctx)
+    assert found["counted"] == [{"n": 100_000}]
+    assert found["newest"] == [{"day": 99, "amount": 99}, {"day": 99, "amount": 100}]
+    assert found["days opened for the newest"] == (99,)
+    assert found["total of holidays"] == [{"total": sum(range(1000)) + sum(range(50, 1050))}]
+    assert found["days opened for the join"] == ((0, 50) if has("filters put back") else tuple(range(100)))
+    assert "count(*) GROUP BY day  COMPLETE" in capfd.readouterr().out

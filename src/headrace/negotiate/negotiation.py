@@ -12,7 +12,7 @@ from headrace.negotiate.aggregates import OfferedAggregation, OfferedFunction, a
 from headrace.negotiate.asking import asking
 from headrace.negotiate.filters import OfferedFilter, answered_filters
 from headrace.negotiate.partitioning import ScanSettings, check_narrowed, why_unused
-from headrace.negotiate.plan_checks import checked_plan
+from headrace.negotiate.plan_checks import checked_plan, table_bytes
 from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
 from headrace.negotiate.top_n import OfferedTopN, answered_offset, answered_top_n
@@ -104,6 +104,10 @@ class Negotiation:
     def offer_runtime_filters(self, filters: Sequence[Expr | None]) -> None:
         """Learnt while the query runs, after the first plan; ``plan`` again makes use of them. They add up."""
         self.runtime_filters += tuple(expr for expr in filters if expr is not None)
+
+    def is_small(self, most_bytes: int) -> bool:
+        """Whether the provider says that the whole table is no larger than that; False where it does not say."""
+        return table_bytes(self.table, self._provider, most_bytes + 1) <= most_bytes
 
     @property
     def _aggregates(self) -> bool:

@@ -81,6 +81,19 @@ def checked_plan(
     )
 
 
+def table_bytes(table: RegisteredTable, provider: TableProvider, unknown: int) -> int:
+    """How large the provider says its table is; ``unknown`` where it does not. Raises PlanError, ProviderRaised."""
+    where = f"{table.provider_name}.statistics"
+    with asking(where, table.name):
+        statistics = provider.statistics()
+    if statistics is None:
+        return unknown
+    if not isinstance(statistics, Statistics):
+        raise PlanError(f"{where} gave statistics {statistics!r}, expected Statistics or None (table {table.name!r})")
+    size = _completed(statistics, ScanRequest(table.schema, tuple(table.schema.names)), where).size_in_bytes
+    return unknown if size is None else size
+
+
 def _usable_columns(
     columns: tuple[Any, ...], table: RegisteredTable, request: ScanRequest, read: tuple[str, ...], name: str
 ) -> tuple[str, ...]:

@@ -96,7 +96,8 @@ def _block(number: int, found: _Found, scan: PlannedScan | None) -> str:
     if scan is None:
         return f"scan {number}: of another session context\n  {found.scan.description()}"
     above = found.above
-    lines = _scan_lines(number, scan, ", once: the result is cached" if found.cached else "")
+    again = not found.scan.reflectsFullyPushedDownFilters()
+    lines = _scan_lines(number, scan, ", once: the result is cached" if found.cached else "", again=again)
     left = _conditions(above)
     if left:
         lines.append(f"  left to Spark {' AND '.join(left)}")
@@ -142,7 +143,7 @@ def block_without_plan(number: int, scan: PlannedScan) -> str:
     return "\n".join(lines)
 
 
-def _scan_lines(number: int, scan: PlannedScan, runs: str = "") -> list[str]:
+def _scan_lines(number: int, scan: PlannedScan, runs: str = "", *, again: bool = False) -> list[str]:
     request = scan.request
     columns = ", ".join(map(str, request.projection)) or "none (rows are only counted)"
     return [
@@ -150,7 +151,7 @@ def _scan_lines(number: int, scan: PlannedScan, runs: str = "") -> list[str]:
         f"  runs in       {_placement(scan)}{runs}",
         f"  partitions    {scan.partitioning.n}" + ("" if scan.partitioning.n else "  [the scan gives no rows]"),
         f"  columns       {columns}  [{len(request.projection)} of {len(scan.table.schema)}]",
-        *_labelled("filters", [_filter_line(offered) for offered in scan.filters]),
+        *_labelled("filters", [_filter_line(offered, again=again) for offered in scan.filters]),
     ]
 
 
@@ -194,10 +195,12 @@ def _placement(scan: PlannedScan) -> str:
     return "Spark's Python workers" if scan.plan.placement.name == "EXECUTORS" else "this process (DRIVER)"
 
 
-def _filter_line(offered: OfferedFilter) -> str:
+def _filter_line(offered: OfferedFilter, *, again: bool) -> str:
+    """``again``: Spark puts the filters of a small table back, for the other tables of a join to learn from."""
     if offered.expr is None:
         return "(a filter of Spark's that has no form here)  UNSUPPORTED: Spark filters"
-    return f"{offered.expr!r}  {offered.word.upper()}: {_REASONS[offered.word]}"
+    reason = "Spark filters again, for joins to learn from it" if again and offered.word == "exact" else ""
+    return f"{offered.expr!r}  {offered.word.upper()}: {reason or _REASONS[offered.word]}"
 
 
 def _conditions(above: tuple[_Step, ...]) -> list[str]:

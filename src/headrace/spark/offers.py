@@ -71,6 +71,10 @@ def _runtime_filters(negotiation: Negotiation, nodes: list[dict[str, Any] | None
     negotiation.offer_runtime_filters([decode(node) for node in nodes])
 
 
+def _is_small(negotiation: Negotiation, most_bytes: int) -> bool:
+    return negotiation.is_small(most_bytes)
+
+
 def _settings(negotiation: Negotiation, settings: dict[str, bool]) -> None:
     negotiation.settings = ScanSettings(
         bucketing=settings[f"{BUCKETING}.enabled"],
@@ -89,6 +93,7 @@ _OFFERS: dict[str, Callable[[Negotiation, Any], Any]] = {
     "asked_aggregation": _asked_aggregation,
     "aggregation": _aggregation,
     "runtime_filters": _runtime_filters,
+    "is_small": _is_small,
     "settings": _settings,
 }
 """The kinds that ``org.headrace.spark.scan.Negotiation`` sends, by name."""

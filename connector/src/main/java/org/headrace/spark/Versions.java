@@ -13,6 +13,7 @@ import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.QueryContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.PythonException;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
@@ -46,7 +47,17 @@ public final class Versions {
           .findFirst()
           .orElse(null);
 
+  /** From 4.3: whether a scan's estimates already reflect the filters that were pushed into it. */
+  private static final boolean PUTS_FILTERS_BACK =
+      Arrays.stream(SupportsReportStatistics.class.getMethods())
+          .anyMatch(method -> method.getName().equals("reflectsFullyPushedDownFilters"));
+
   private Versions() {}
+
+  /** Whether Spark, if asked to, puts a filter back above a scan that filters exactly; it looks for such ones. */
+  public static boolean putsFiltersBack() {
+    return PUTS_FILTERS_BACK;
+  }
 
   /** Calls {@code action} when the task is killed; before 4.2 nothing does, see {@link #longestWaitMillis}. */
   public static void onInterrupt(TaskContext task, Runnable action) {

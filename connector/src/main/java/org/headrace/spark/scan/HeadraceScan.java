@@ -49,13 +49,16 @@ public final class HeadraceScan
   private final Negotiation negotiation;
   private final String table;
   private final StructType readSchema;
+  private final boolean filtersComeBack;
   private volatile JsonNode plan;
   private volatile HeadraceReaderFactory readerFactory;
 
-  HeadraceScan(Negotiation negotiation, String table, StructType readSchema, JsonNode plan) {
+  HeadraceScan(
+      Negotiation negotiation, String table, StructType readSchema, JsonNode plan, boolean filtersComeBack) {
     this.negotiation = negotiation;
     this.table = table;
     this.readSchema = readSchema;
+    this.filtersComeBack = filtersComeBack;
     adopt(plan);
   }
 
@@ -195,6 +198,11 @@ public final class HeadraceScan
         return optional("rows");
       }
     };
+  }
+
+  /** Asked from 4.3 on, so no override: where it is false, Spark puts the filters that were pushed back above the scan. */
+  public boolean reflectsFullyPushedDownFilters() {
+    return !filtersComeBack;
   }
 
   private OptionalLong optional(String field) {

@@ -5,7 +5,10 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.fasterxml.jackson.databind.util.RawValue;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
 import org.apache.spark.sql.connector.expressions.SortDirection;
@@ -19,6 +22,7 @@ import org.apache.spark.sql.connector.read.SupportsPushDownOffset;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.Versions;
@@ -38,13 +42,18 @@ public final class HeadraceScanBuilder
         SupportsPushDownRequiredColumns {
   private final Negotiation negotiation;
   private final String tableName;
+  private final StructType schema;
   private final List<Predicate> pushed = new ArrayList<>();
+  private final List<Predicate> exact = new ArrayList<>();
   private StructType columns;
   private boolean cutByPython;
+  private boolean aggregated;
+  private boolean limited;
 
   public HeadraceScanBuilder(String context, String tableId, String tableName, StructType schema) {
     this.negotiation = new Negotiation(context, tableId);
     this.tableName = tableName;
+    this.schema = schema;
     this.columns = schema;
   }
 
@@ -62,11 +71,9 @@ public final class HeadraceScanBuilder
     List<Predicate> left = new ArrayList<>();
     for (int i = 0; i < predicates.length; i++) {
       String answer = answered.get(i).asText();
-      boolean exact = answer.equals("exact") || answer.equals("implied");
-      if (!exact) {
-        left.add(predicates[i]);
-      }
-      if (exact || answer.equals("inexact")) {
+      boolean done = answer.equals("exact") || answer.equals("implied");
+      (done ? exact : left).add(predicates[i]);
+      if (done || answer.equals("inexact")) {
         pushed.add(predicates[i]);
       }
     }
@@ -98,6 +105,7 @@ public final class HeadraceScanBuilder
       return false;
     }
     columns = (StructType) DataType.fromJson(answered.get("schema").toString());
+    aggregated = true;
     return true;
   }
 
@@ -134,14 +142,53 @@ public final class HeadraceScanBuilder
   @Override
   public boolean pushLimit(int limit) {
     negotiation.tell("limit", Planners.JSON.getNodeFactory().numberNode(limit));
+    limited = true;
     return true;
   }
 
   @Override
   public Scan build() {
+    boolean filtersComeBack = filtersComeBack();
+    if (filtersComeBack) {
+      pruneColumns(withColumnsOf(exact));
+    }
     ObjectNode settings = Planners.JSON.createObjectNode();
     Versions.partitioningSettings().forEach(settings::put);
     negotiation.tell("settings", settings);
-    return new HeadraceScan(negotiation, tableName, columns, negotiation.plan());
+    return new HeadraceScan(negotiation, tableName, columns, negotiation.plan(), filtersComeBack);
+  }
+
+  /**
+   * Whether Spark should filter again what the provider filters exactly. In a join it looks for a filter on the small
+   * side, to tell the large side the keys that are left; without one it would not. Worth it for a table that is small
+   * enough to be broadcast: the columns of the filters have to be read then.
+   */
+  private boolean filtersComeBack() {
+    boolean cut = aggregated || limited || cutByPython;
+    if (exact.isEmpty() || cut || !Versions.putsFiltersBack() || !areOfPlainColumns(exact)) {
+      return false;
+    }
+    long most = SQLConf.get().autoBroadcastJoinThreshold();
+    return most > 0 && negotiation.offer("is_small", Planners.JSON.getNodeFactory().numberNode(most)).asBoolean();
+  }
+
+  private static boolean areOfPlainColumns(List<Predicate> predicates) {
+    return predicates.stream()
+        .flatMap(predicate -> Arrays.stream(predicate.references()))
+        .allMatch(reference -> reference.fieldNames().length == 1);
+  }
+
+  private StructType withColumnsOf(List<Predicate> predicates) {
+    Set<String> present = new LinkedHashSet<>(Arrays.asList(columns.fieldNames()));
+    StructType wider = columns;
+    for (Predicate predicate : predicates) {
+      for (NamedReference reference : predicate.references()) {
+        String name = reference.fieldNames()[0];
+        if (present.add(name)) {
+          wider = wider.add(schema.apply(name));
+        }
+      }
+    }
+    return wider;
   }
 }

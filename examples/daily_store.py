@@ -1,0 +1,110 @@
+"""A source that can do more than yield rows: it knows counts, finds the newest rows, and skips days for a join.
+
+python examples/daily_store.py
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+import headrace as hr
+
+SCHEMA = pa.schema([("day", pa.int32()), ("amount", pa.int64())])
+DAYS, ROWS_A_DAY = 100, 1_000
+
+
+class Sales(hr.TableProvider):
+    """One partition a day. ``opened``: the days of the plan that was made last."""
+
+    opened: tuple[int, ...] = ()
+
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def supports_aggregate_pushdown(self, aggregation: hr.Aggregation) -> hr.AggregatePushdown:
+        """``count(*)``, also by day: the store's index has it."""
+        counts = all(function.name == "count" and function.operand is None for function in aggregation.functions)
+        by_day = aggregation.group_by in ((), (hr.Column("day"),))
+        return hr.AggregatePushdown.COMPLETE if counts and by_day else hr.AggregatePushdown.UNSUPPORTED
+
+    def supports_top_n_pushdown(self, order: Sequence[hr.SortKey], limit: int) -> hr.Pushdown:
+        """The newest rows: those of the last days. INEXACT, so Spark picks the rows."""
+        newest = hr.SortKey("day", descending=True, nulls_first=False)
+        return hr.Pushdown.INEXACT if tuple(order[:1]) == (newest,) else hr.Pushdown.UNSUPPORTED
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        days: Sequence[int] = range(DAYS)
+        wanted = hr.guarantees(request.runtime_filters).get("day")
+        if wanted is not None:  # what a join's other side has
+            days = [day for day in days if wanted.allows(day)]
+        if request.order and request.limit is not None:
+            days = days[-max(1, math.ceil(request.limit / ROWS_A_DAY)) :]
+        self.opened = tuple(days)
+        if request.aggregation is not None:
+            return SalesCounts(request)
+        return SalesPlan(tuple(days))
+
+
+class SalesPlan(hr.ExecutionPlan):
+    """The rows of some days."""
+
+    schema = SCHEMA
+    runtime_filter_columns = ("day",)
+
+    def __init__(self, days: tuple[int, ...]) -> None:
+        self.days = days
+        self.partitioning = hr.UnknownPartitioning(len(days))
+
+    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        day = self.days[partition]
+        yield pa.record_batch([[day] * ROWS_A_DAY, range(day, day + ROWS_A_DAY)], schema=SCHEMA)
+
+
+class SalesCounts(hr.ExecutionPlan):
+    """What the index has: no row is touched."""
+
+    def __init__(self, request: hr.ScanRequest) -> None:
+        assert request.aggregation is not None
+        self.schema = request.schema
+        self.by_day = bool(request.aggregation.group_by)
+        self.counts = len(request.aggregation.functions)
+
+    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        counts = [[ROWS_A_DAY] * DAYS if self.by_day else [DAYS * ROWS_A_DAY]] * self.counts
+        yield pa.record_batch([list(range(DAYS)), *counts] if self.by_day else counts, schema=self.schema)
+
+
+def main(ctx: hr.SessionContext | None = None) -> dict[str, object]:
+    """Count, take the newest rows, and join; returns the answers and which days were opened for them."""
+    if ctx is None:
+        with hr.SessionContext() as own:
+            return main(own)
+    sales = Sales()
+    ctx.register_table("sales", sales)
+    holidays = pa.table({"day": pa.array(range(DAYS), pa.int32()), "holiday": [day % 50 == 0 for day in range(DAYS)]})
+    ctx.register_table("days", hr.MemTable(holidays))
+
+    counted = ctx.collect("SELECT count(*) AS n FROM sales").to_pylist()
+    newest = ctx.collect("SELECT day, amount FROM sales ORDER BY day DESC, amount LIMIT 2").to_pylist()
+    newest_days = sales.opened
+    joined = "SELECT sum(amount) AS total FROM sales JOIN days ON sales.day = days.day WHERE holiday"
+    total = ctx.collect(joined).to_pylist()
+    joined_days = sales.opened
+    print(ctx.explain("SELECT day, count(*) FROM sales GROUP BY day"))
+    answers = {
+        "counted": counted,
+        "newest": newest,
+        "days opened for the newest": newest_days,
+        "total of holidays": total,
+        "days opened for the join": joined_days,
+    }
+    for name, value in answers.items():
+        print(f"{name}: {value}")
+    return answers
+
+
+if __name__ == "__main__":
+    main()

@@ -84,13 +84,14 @@ def main(ctx: hr.SessionContext | None = None) -> dict[str, object]:
             return main(own)
     sales = Sales()
     ctx.register_table("sales", sales)
-    holidays = pa.table({"day": pa.array(range(DAYS), pa.int32()), "holiday": [day % 50 == 0 for day in range(DAYS)]})
-    ctx.register_table("days", hr.MemTable(holidays))
+    kinds = ["workday" if day % 50 else "holiday" for day in range(DAYS)]
+    days = pa.table({"day": pa.array(range(DAYS), pa.int32()), "kind": kinds})
+    ctx.register_table("days", hr.MemTable(days))
 
     counted = ctx.collect("SELECT count(*) AS n FROM sales").to_pylist()
     newest = ctx.collect("SELECT day, amount FROM sales ORDER BY day DESC, amount LIMIT 2").to_pylist()
     newest_days = sales.opened
-    joined = "SELECT sum(amount) AS total FROM sales JOIN days ON sales.day = days.day WHERE holiday"
+    joined = "SELECT sum(amount) AS total FROM sales JOIN days ON sales.day = days.day WHERE kind = 'holiday'"
     total = ctx.collect(joined).to_pylist()
     joined_days = sales.opened
     print(ctx.explain("SELECT day, count(*) FROM sales GROUP BY day"))

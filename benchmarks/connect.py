@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,13 +51,14 @@ def cases(bench: Bench) -> list[Case]:
 
 @contextmanager
 def _connected() -> Iterator[hr.SessionContext]:
-    """A context on a server of its own. Its workers find Headrace installed, as the data source needs it."""
-    sys.path.append(str(Path(__file__).parent.parent / "tests" / "support"))
+    """A context on a server of its own, whose Python has Headrace and this package: the data source needs both."""
+    root = Path(__file__).parent.parent
+    sys.path.append(str(root / "tests" / "support"))
     from pyspark.sql.connect.session import SparkSession
 
     from connect_server import ConnectServer
 
-    with ConnectServer() as server:
+    with ConnectServer(python_path=os.pathsep.join([str(root), str(root / "src")])) as server:
         spark: Any = SparkSession.builder.remote(server.url).create()
         try:
             with hr.SessionContext(spark) as ctx:

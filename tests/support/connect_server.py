@@ -21,9 +21,17 @@ class ConnectServer:
     """Starts when it is entered and is stopped when it is left. ``log`` is all that the server wrote."""
 
     def __init__(
-        self, master: str = "local[2]", config: dict[str, str] | None = None, events: Path | None = None
+        self,
+        master: str = "local[2]",
+        config: dict[str, str] | None = None,
+        events: Path | None = None,
+        python_path: str = "",
     ) -> None:
-        """``events`` is a directory for what Spark tells its listeners, from which its web pages are made."""
+        """``events`` is a directory for what Spark tells its listeners, from which its web pages are made.
+
+        Without a ``python_path`` the server's Python finds Headrace in what its clients send, or installed.
+        """
+        self._python_path = python_path
         settings = {
             "spark.master": master,
             "spark.driver.memory": "2g",
@@ -66,8 +74,9 @@ class ConnectServer:
         return self._process.pid
 
     def __enter__(self) -> ConnectServer:
-        # The server's Python finds Headrace in what its clients send and nowhere else.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        if self._python_path:
+            environment["PYTHONPATH"] = self._python_path
         environment |= {"SPARK_HOME": str(self._home), "PYSPARK_PYTHON": sys.executable}
         self._process = subprocess.Popen(
             self._command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

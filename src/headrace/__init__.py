@@ -3,6 +3,7 @@
 import typing
 
 from headrace.arrow.sources import BatchSource, Interruptible
+from headrace.catalog import CatalogProvider
 from headrace.errors import (
     BrokenPromiseError,
     DeregisteredError,
@@ -54,6 +55,7 @@ from headrace.pruning.container_stats import ColumnStats, ContainerStats
 from headrace.pruning.guarantee import Bound, Guarantee
 from headrace.pruning.predicate import PruningPredicate, guarantees
 from headrace.push.sink import TableSink
+from headrace.tables.adbc.catalog import AdbcCatalog
 from headrace.tables.adbc.table import AdbcTable
 from headrace.tables.dataset.table import DatasetTable
 from headrace.tables.flight.table import FlightTable
@@ -76,6 +78,7 @@ if typing.TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "AdbcCatalog",
     "AdbcTable",
     "AggregateFunction",
     "AggregatePushdown",
@@ -90,6 +93,7 @@ __all__ = [
     "ByPage",
     "Call",
     "Cast",
+    "CatalogProvider",
     "Column",
     "ColumnStats",
     "Comparison",

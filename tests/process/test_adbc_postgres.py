@@ -556,3 +556,20 @@ def test_database_keeps_the_promises_of_aggregates_and_orders(postgres: Postgres
     )
     report = check_provider(hr.AdbcTable("postgresql", postgres.uri, "few"), samples=1, planning_budget_s=60)
     assert report.ok, str(report)
+
+
+def test_adbc_catalog_has_the_schemas_and_tables_of_one_database(postgres: Postgres) -> None:
+    postgres.run(
+        "DROP SCHEMA IF EXISTS \"Odd 'one'\" CASCADE",
+        "CREATE SCHEMA \"Odd 'one'\"",
+        'CREATE TABLE "Odd \'one\'"."a.b" (n int)',
+        "DROP DATABASE IF EXISTS another",
+        "CREATE DATABASE another",
+    )
+    catalog = hr.AdbcCatalog("postgresql", postgres.uri)
+    assert {"public", "Odd 'one'"} <= set(catalog.schema_names())
+    assert list(catalog.table_names("Odd 'one'")) == ["a.b"]
+    table = catalog.table("Odd 'one'", "a.b")
+    assert table is not None
+    assert table.schema().names == ["n"]
+    assert catalog.table("public", "a.b") is None

@@ -16,7 +16,7 @@ ROOMS: list[tuple[str, list[str]]] = [
     ("display", ["display"]),
     ("arrow", ["arrow", "arrow.*"]),
     ("expr", ["expr", "expr.*"]),
-    ("contract", ["plan", "provider"]),
+    ("contract", ["plan", "provider", "catalog"]),
     ("pruning", ["pruning", "pruning.*"]),
     ("tables", ["tables", "tables.*"]),
     ("execute", ["execute", "execute.*"]),

@@ -8,6 +8,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.negotiate.registry import RegisteredTable
+from headrace.spark.catalog_names import CatalogNames
 from headrace.spark.explain import Explanation
 from headrace.spark.results import RunningQuery
 
@@ -16,6 +17,8 @@ class Attached(Protocol):
     """One session with Headrace's catalog in it. Any thread may call any method."""
 
     spark: SparkSession
+    catalog: str
+    """The name of Headrace's catalog in it."""
 
     def where(self) -> str:
         """Which Spark it is, for ``repr``."""
@@ -37,6 +40,9 @@ class Attached(Protocol):
 
     def is_view_of_ours(self, name: str) -> bool:
         """Whether the session has a temporary view of this name that shows this context's table."""
+
+    def catalogs(self) -> CatalogNames:
+        """Where catalogs and table functions are registered. Raises HeadraceError where there can be none."""
 
     def prepare_push(self) -> None:
         """Called before a push table is made. Raises HeadraceError where there can be none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame
 from headrace.errors import HeadraceError, TransportError
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch
+from headrace.spark.catalog_names import CatalogNames
 from headrace.spark.classic_query import ClassicQuery
 from headrace.spark.explain import Explanation, explain
 from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm
@@ -23,8 +25,6 @@ from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint, TlsIdentity
 from headrace.transport.lifeline import Lifeline
 from headrace.transport.protocol import PLANNER_VERSION, PROTOCOL_VERSION
-
-CATALOG_CLASS = "org.headrace.spark.catalog.HeadraceCatalog"
 
 
 class ClassicSpark:
@@ -38,7 +38,6 @@ class ClassicSpark:
         self._launched = launched
         self._registry = registry
         self._context_id = context_id
-        self._catalog = catalog
         self._lock = threading.Lock()
         self._listener: Any = None
         self._lost = False
@@ -55,8 +54,8 @@ class ClassicSpark:
         self._jvm.org.headrace.spark.planner.Planners.register(context_id, self.planner)
         self._lifeline = Lifeline(self.endpoint, self._jvm_gone)
         self._jvm.org.headrace.spark.transport.Lifeline.hold(context_id, json.dumps(self._lifeline.address()))
-        self.spark.conf.set(f"spark.sql.catalog.{catalog}", CATALOG_CLASS)
-        self.spark.conf.set(f"spark.sql.catalog.{catalog}.context", context_id)
+        self._names = CatalogNames(self.spark, context_id, self.planner.catalogs, catalog)
+        self.catalog = self._names.own
 
     def where(self) -> str:
         context = self.spark.sparkContext
@@ -83,7 +82,11 @@ class ClassicSpark:
     def is_view_of_ours(self, name: str) -> bool:
         session: Any = self.spark._jsparkSession
         view = session.sessionState().catalog().getTempView(name)
-        return bool(view.isDefined() and self._catalog in view.get().toString())
+        shown = rf"(?<![\w.`-]){re.escape(self.catalog)}\."
+        return bool(view.isDefined() and re.search(shown, view.get().toString()))
+
+    def catalogs(self) -> CatalogNames:
+        return self._names
 
     def prepare_push(self) -> None:
         """What only push tables need: the single-scan rule, and word of each query's end."""
@@ -108,8 +111,7 @@ class ClassicSpark:
             for name in self._registry.names():
                 if self.is_view_of_ours(name):
                     self.spark.catalog.dropTempView(name)
-            self.spark.conf.unset(f"spark.sql.catalog.{self._catalog}")
-            self.spark.conf.unset(f"spark.sql.catalog.{self._catalog}.context")
+            self._names.leave()
             connector = self._jvm.org.headrace.spark
             connector.planner.Planners.unregister(self._context_id)
             connector.transport.Lifeline.release(self._context_id)

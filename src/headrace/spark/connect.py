@@ -20,7 +20,8 @@ from headrace.errors import HeadraceError
 from headrace.negotiate.pickling import pickled_table
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch
-from headrace.spark.classic import CATALOG_CLASS, tls_identity
+from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
+from headrace.spark.classic import tls_identity
 from headrace.spark.connect_explain import explain
 from headrace.spark.connect_failures import headrace_errors
 from headrace.spark.connect_query import ConnectQuery
@@ -51,7 +52,7 @@ class ConnectSpark:
             raise HeadraceError("this SparkSession was stopped; make a new one")
         self.spark = spark
         self._registry = registry
-        self._catalog = catalog
+        self.catalog = catalog
         self._settings: dict[str, str] = {}
         self.endpoint: Endpoint | None = None
         self.planner: Planner | None = None
@@ -96,20 +97,25 @@ class ConnectSpark:
             self.drop_table(table.name)
             with headrace_errors():
                 self.spark.sql(
-                    f"CREATE TABLE {self._catalog}.`{table.name}` TBLPROPERTIES ('headrace.provider' = '{pickled}')"
+                    f"CREATE TABLE {self.catalog}.`{table.name}` TBLPROPERTIES ('headrace.provider' = '{pickled}')"
                 ).collect()
 
     def drop_table(self, name: str) -> None:
         if self.planner is None:
             with headrace_errors():
-                self.spark.sql(f"DROP TABLE IF EXISTS {self._catalog}.`{name}`").collect()
+                self.spark.sql(f"DROP TABLE IF EXISTS {self.catalog}.`{name}`").collect()
 
     def is_view_of_ours(self, name: str) -> bool:
         try:
             view = self.spark.table(f"`{name}`")
-            return bool(view.sameSemantics(self.spark.table(f"{self._catalog}.`{name}`")))
+            return bool(view.sameSemantics(self.spark.table(f"{self.catalog}.`{name}`")))
         except AnalysisException:  # there is none
             return False
+
+    def catalogs(self) -> CatalogNames:
+        raise HeadraceError(
+            "catalogs and table functions need a classic Spark session: a Connect client cannot install them"
+        )
 
     def prepare_push(self) -> None:
         raise HeadraceError(

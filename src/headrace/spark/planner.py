@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.spark_types import spark_schema
 from headrace.errors import HeadraceError, StreamError
 from headrace.execute.failure import Failure
 from headrace.negotiate.asking import ProviderRaised
@@ -23,6 +22,7 @@ from headrace.negotiate.pickling import pickled_task
 from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import Registry
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
+from headrace.spark.catalogs import Catalogs
 from headrace.spark.offers import take_offers
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
@@ -35,6 +35,7 @@ class Planner:
 
     def __init__(self, registry: Registry, endpoint: Endpoint, *, python: str, archive: str, by_value: bool) -> None:
         self._registry = registry
+        self.catalogs = Catalogs(registry)
         self._endpoint = endpoint
         self._python = python
         self._archive = archive
@@ -44,8 +45,7 @@ class Planner:
         self._tickets: dict[str, list[bytes]] = {}
         self._inboxes: dict[str, ResultInbox] = {}
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "load": self._load,
-            "list": self._list,
+            **self.catalogs.answers,
             "offer": self._offer,
             "plan": self._plan,
             "release": self._release,
@@ -104,20 +104,6 @@ class Planner:
             inbox.fail(StreamError("the session context was closed while this query ran"))
         for ticket in tickets:
             self._endpoint.withdraw(ticket)
-
-    def _load(self, question: dict[str, Any]) -> dict[str, Any]:
-        table = self._registry.find(question["table"])
-        if table is None:
-            return {"exists": False}
-        return {
-            "exists": True,
-            "name": table.name,
-            "table": table.id,
-            "schema": spark_schema(table.wire_schema, table.schema),
-        }
-
-    def _list(self, _question: dict[str, Any]) -> dict[str, Any]:
-        return {"tables": self._registry.names()}
 
     def _offer(self, question: dict[str, Any]) -> dict[str, Any]:
         return take_offers(self._negotiation(question), question["offers"])
@@ -187,12 +173,14 @@ class Planner:
 
     def _negotiation(self, question: dict[str, Any]) -> Negotiation:
         """The one with the id that the JVM chose; made when it is first heard of."""
-        table = self._registry.find_id(question["table"])
-        if table is None:
-            raise HeadraceError("the table behind this DataFrame was deregistered or replaced; build the query again")
         with self._lock:
             negotiation = self._scans.get(question["scan"])
         if negotiation is None:
+            table = self.catalogs.find_id(question["table"])
+            if table is None:
+                raise HeadraceError(
+                    "the table behind this DataFrame was deregistered or replaced; build the query again"
+                )
             negotiation = Negotiation(table, question["scan"])
             with self._lock:
                 self._scans[negotiation.id] = negotiation

@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.arrow.types import wire_schema
+from headrace.catalog import CatalogProvider
 from headrace.display import html_table, html_text, names_text
 from headrace.errors import (
     DeregisteredError,
@@ -33,6 +34,7 @@ from headrace.push.spill import ArrowSpill
 from headrace.push.table import StreamingTable
 from headrace.spark import launch
 from headrace.spark.attached import Attached
+from headrace.spark.catalog_names import check_catalog_name
 from headrace.spark.classic import ClassicSpark
 from headrace.spark.connect import ConnectSpark, is_connect
 from headrace.spark.explain import Explanation
@@ -58,23 +60,28 @@ class SessionContext:
         master: str | None = None,
         config: Mapping[str, Any] | None = None,
         planning: str | None = None,
+        catalog: str = "headrace",
     ) -> None:
+        """``catalog``: the name wanted for the catalog of this context's tables, see the property ``catalog``."""
+        check_catalog_name(catalog)
         if spark is not None and (master is not None or config):
             raise ValueError("give either a SparkSession or master and config, not both")
         self._lock = threading.RLock()
         self._closed = False
         self._registry = Registry()
         self._context_id = uuid.uuid4().hex
-        self._catalog = f"headrace_{self._context_id[:8]}"
         self._attached: Attached
         if is_connect(spark):
-            self._attached = ConnectSpark(spark, self._registry, self._context_id, self._catalog, planning or "client")
+            self._attached = ConnectSpark(
+                spark, self._registry, self._context_id, f"{catalog}_{self._context_id[:8]}", planning or "client"
+            )
         elif planning is not None:
             raise ValueError("planning is for Spark Connect sessions: a classic one plans in this process")
         else:
             launched = launch.adopt(spark) if spark is not None else launch.start(master, config or {})
-            self._attached = ClassicSpark(launched, self._registry, self._context_id, self._catalog)
+            self._attached = ClassicSpark(launched, self._registry, self._context_id, catalog)
         self._spark = self._attached.spark
+        self._catalog = self._attached.catalog
 
     @property
     def spark(self) -> SparkSession:
@@ -159,6 +166,59 @@ class SessionContext:
                     ) from None
                 raise RegistrationError(f"Spark refused the table {table.name!r}: {error}") from error
             return old
+
+    @property
+    def catalog(self) -> str:
+        """The Spark catalog with this context's tables: ``headrace.orders`` is the table behind the view ``orders``.
+
+        It also works where temporary views do not: in other sessions of the application (``newSession``), in permanent
+        views, in ``readStream.table``. If the wanted name is taken, it is the next free one: ``headrace_2``.
+        """
+        return self._catalog
+
+    def register_catalog(self, name: str, catalog: CatalogProvider, *, replace: bool = False) -> None:
+        """Make ``SELECT * FROM name.schema.table`` work, with SHOW SCHEMAS / TABLES, DESCRIBE and VERSION AS OF.
+
+        The provider is asked when a query needs something, and its answers are kept: see ``refresh_catalog``. Works in
+        every session of the application. Raises TableExistsError if Spark has a catalog of that name and ``replace`` is
+        false (one that is not this context's cannot be replaced), RegistrationError for a bad name or something that
+        is not a CatalogProvider, HeadraceError in a Spark Connect session.
+        """
+        self._require_open()
+        with self._lock, self._attached.errors_of_spark():
+            self._attached.catalogs().register(name, catalog, replace=replace)
+
+    def refresh_catalog(self, name: str) -> None:
+        """Forget what a catalog's provider answered: it is asked again. Raises HeadraceError for an unknown name."""
+        self._require_open()
+        self._attached.catalogs().refresh(name)
+
+    def deregister_catalog(self, name: str) -> bool:
+        """Forget a catalog; True if it was there. Queries under way go on; new ones find no table in it."""
+        self._require_open()
+        with self._lock, self._attached.errors_of_spark():
+            return self._attached.catalogs().deregister(name)
+
+    def register_table_function(
+        self, name: str, function: Callable[..., TableProvider], *, replace: bool = False
+    ) -> None:
+        """Make ``SELECT * FROM name('open', since => DATE '2026-01-01')`` work in this session.
+
+        ``function`` is called at each analysis of such a query, possibly on a thread that is not the caller's. Its
+        arguments are the constants of the call, as Python values; what it raises fails the analysis with its class and
+        message. Raises TableExistsError if there is a table function of that name and ``replace`` is false (one that
+        is not this context's cannot be replaced), RegistrationError for a bad name or something that cannot be called,
+        HeadraceError in a Spark Connect session.
+        """
+        self._require_open()
+        with self._lock, self._attached.errors_of_spark():
+            self._attached.catalogs().register_function(name, function, replace=replace)
+
+    def deregister_table_function(self, name: str) -> bool:
+        """Forget a table function; True if it was there."""
+        self._require_open()
+        with self._lock, self._attached.errors_of_spark():
+            return self._attached.catalogs().deregister_function(name)
 
     def register_streaming_table(
         self, name: str, schema: pa.Schema, capacity: int = 16, *, partitions: int = 1, replace: bool = False

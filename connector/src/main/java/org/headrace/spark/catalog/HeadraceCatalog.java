@@ -1,6 +1,8 @@
 package org.headrace.spark.catalog;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
@@ -8,24 +10,30 @@ import java.util.Map;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.expressions.Transform;
-import org.apache.spark.sql.types.DataType;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.scan.HashFunction;
 import org.headrace.spark.transport.RemotePlanner;
 
-/** The catalog of one session context: its tables are the ones registered in Python; driver JVM. */
-public final class HeadraceCatalog implements TableCatalog, FunctionCatalog {
+/**
+ * A catalog whose tables are Python's; driver JVM.
+ *
+ * <p>Either a context's own, with the tables registered there and no namespaces, or one that a CatalogProvider answers
+ * for, whose schemas are the namespaces. Python knows by the name which it is.
+ */
+public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, FunctionCatalog {
   /** The hash of the pickled provider. */
   private static final String PROVIDER = "headrace.provider";
 
@@ -54,24 +62,84 @@ public final class HeadraceCatalog implements TableCatalog, FunctionCatalog {
 
   @Override
   public Table loadTable(Identifier ident) throws NoSuchTableException {
-    if (ident.namespace().length != 0 || !Planners.isLive(context)) {
-      throw new NoSuchTableException(ident);
-    }
-    JsonNode answer = Planners.ask(context, "load", Map.of("table", ident.name()));
-    if (!answer.path("exists").asBoolean()) {
-      throw new NoSuchTableException(ident);
-    }
-    StructType schema = (StructType) DataType.fromJson(answer.get("schema").toString());
-    return new HeadraceTable(context, answer.get("name").asText(), answer.get("table").asText(), schema);
+    return load(ident, question(ident.namespace()));
   }
 
   @Override
-  public Identifier[] listTables(String[] namespace) {
+  public Table loadTable(Identifier ident, String version) throws NoSuchTableException {
+    return load(ident, question(ident.namespace()).put("version", version));
+  }
+
+  @Override
+  public Table loadTable(Identifier ident, long timestamp) throws NoSuchTableException {
+    return load(ident, question(ident.namespace()).put("timestamp", timestamp));
+  }
+
+  private Table load(Identifier ident, ObjectNode question) throws NoSuchTableException {
+    String live = live();
+    JsonNode answer = live == null ? null : Planners.ask(live, "load", question.put("table", ident.name()));
+    if (answer == null || !answer.path("exists").asBoolean()) {
+      throw new NoSuchTableException(ident);
+    }
+    return answer.path("held").asBoolean() ? HeadraceTable.held(live, answer) : HeadraceTable.of(live, answer);
+  }
+
+  @Override
+  public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
     List<Identifier> tables = new ArrayList<>();
-    Planners.ask(context, "list", Map.of())
-        .path("tables")
-        .forEach(table -> tables.add(Identifier.of(new String[0], table.asText())));
+    ask("list", namespace).path("tables").forEach(table -> tables.add(Identifier.of(namespace, table.asText())));
     return tables.toArray(new Identifier[0]);
+  }
+
+  @Override
+  public String[][] listNamespaces() {
+    List<String[]> namespaces = new ArrayList<>();
+    String live = live();
+    if (live != null) {
+      Planners.ask(live, "schemas", question(new String[0]))
+          .path("schemas")
+          .forEach(schema -> namespaces.add(new String[] {schema.asText()}));
+    }
+    return namespaces.toArray(new String[0][]);
+  }
+
+  @Override
+  public String[][] listNamespaces(String[] namespace) throws NoSuchNamespaceException {
+    if (namespace.length == 0) {
+      return listNamespaces();
+    }
+    loadNamespaceMetadata(namespace);
+    return new String[0][];
+  }
+
+  @Override
+  public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
+    ask("schema", namespace);
+    return Map.of();
+  }
+
+  /** Asks about a namespace, which may not exist. */
+  private JsonNode ask(String operation, String[] namespace) throws NoSuchNamespaceException {
+    String live = live();
+    JsonNode answer = live == null ? null : Planners.ask(live, operation, question(namespace));
+    if (answer == null || !answer.path("exists").asBoolean()) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+    return answer;
+  }
+
+  /** The context that answers, which a Connect session's settings name; null where there is none any more. */
+  private String live() {
+    return context == null ? Catalogs.contextOf(name) : Planners.isLive(context) ? context : null;
+  }
+
+  private ObjectNode question(String[] namespace) {
+    ObjectNode question = Planners.JSON.createObjectNode().put("catalog", name);
+    ArrayNode parts = question.putArray("namespace");
+    for (String part : namespace) {
+      parts.add(part);
+    }
+    return question;
   }
 
   /** How a Spark Connect client registers a table with the process beside the server. */
@@ -110,6 +178,21 @@ public final class HeadraceCatalog implements TableCatalog, FunctionCatalog {
   }
 
   @Override
+  public void createNamespace(String[] namespace, Map<String, String> metadata) {
+    throw readOnly();
+  }
+
+  @Override
+  public void alterNamespace(String[] namespace, NamespaceChange... changes) {
+    throw readOnly();
+  }
+
+  @Override
+  public boolean dropNamespace(String[] namespace, boolean cascade) {
+    throw readOnly();
+  }
+
+  @Override
   public Identifier[] listFunctions(String[] namespace) {
     return new Identifier[0];
   }
@@ -124,6 +207,7 @@ public final class HeadraceCatalog implements TableCatalog, FunctionCatalog {
 
   private static UnsupportedOperationException readOnly() {
     return new UnsupportedOperationException(
-        "Headrace tables are registered and deregistered in Python (SessionContext.register_table)");
+        "Headrace's tables and catalogs are registered and deregistered in Python (a SessionContext's register_table"
+            + " and register_catalog)");
   }
 }

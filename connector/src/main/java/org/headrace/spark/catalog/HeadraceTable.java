@@ -1,15 +1,22 @@
 package org.headrace.spark.catalog;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import java.lang.ref.Cleaner;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.headrace.spark.planner.Planners;
 import org.headrace.spark.scan.HeadraceScanBuilder;
 
 /** One registered table as Spark sees it; driver JVM. */
 final class HeadraceTable implements SupportsRead {
+  private static final Cleaner CLEANER = Cleaner.create();
+
   private final String context;
   private final String name;
   private final String id;
@@ -20,6 +27,27 @@ final class HeadraceTable implements SupportsRead {
     this.name = name;
     this.id = id;
     this.schema = schema;
+  }
+
+  /** The table that Python answered with. */
+  static HeadraceTable of(String context, JsonNode answer) {
+    StructType schema = (StructType) DataType.fromJson(answer.get("schema").toString());
+    return new HeadraceTable(context, answer.get("name").asText(), answer.get("table").asText(), schema);
+  }
+
+  /** As {@link #of}, for one that Python keeps only as long as the JVM does: it is told when this object is garbage. */
+  static HeadraceTable held(String context, JsonNode answer) {
+    HeadraceTable table = of(context, answer);
+    CLEANER.register(table, release(context, table.id));
+    return table;
+  }
+
+  private static Runnable release(String context, String id) {
+    return () -> {
+      if (Planners.isLive(context)) {
+        Planners.ask(context, "release_table", Map.of("table", id));
+      }
+    };
   }
 
   @Override

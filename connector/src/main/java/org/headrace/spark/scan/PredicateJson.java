@@ -35,14 +35,14 @@ import org.apache.spark.unsafe.types.UTF8String;
 import org.headrace.spark.planner.Planners;
 
 /** Spark's V2 expressions as JSON for Python; driver JVM. What cannot be told faithfully is not told at all. */
-final class PredicateJson {
+public final class PredicateJson {
   /** Deeper trees (a thousand ORs chained by a program) would be more than JSON and Python's stack take. */
   private static final int MAX_DEPTH = 100;
 
   private PredicateJson() {}
 
   /** The expression in JSON, or null where a part of it has no faithful form. */
-  static ObjectNode of(Expression expression) {
+  public static ObjectNode of(Expression expression) {
     return of(expression, 0);
   }
 

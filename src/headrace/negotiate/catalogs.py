@@ -1,0 +1,140 @@
+"""Tables that are not registered one by one: of catalogs and of table functions; driver Python, thread-safe."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.catalog import CatalogProvider
+from headrace.errors import HeadraceError, PlanError
+from headrace.negotiate.asking import asking, kind_of
+from headrace.negotiate.registry import RegisteredTable
+from headrace.provider import TableProvider
+
+_VERSIONS_KEPT = 64
+
+
+class CachedCatalog:
+    """A CatalogProvider and its answers. Spark asks often, eight times for one statement: a provider is asked once.
+
+    No lock is held while user code runs: it may query the catalog itself. Of two answers at once the first is kept.
+    """
+
+    def __init__(self, name: str, provider: CatalogProvider) -> None:
+        self.name = name
+        self.provider = provider
+        self._lock = threading.Lock()
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Forget all answers. Queries under way go on with the tables they have."""
+        with self._lock:
+            self._schemas: list[str] | None = None
+            self._tables: dict[str, list[str]] = {}
+            self._loaded: dict[tuple[str, str], RegisteredTable] = {}
+            self._versions: OrderedDict[tuple[Any, ...], RegisteredTable] = OrderedDict()
+
+    def schemas(self) -> list[str]:
+        """Raises PlanError, ProviderRaised, as all methods do."""
+        known = self._schemas
+        if known is None:
+            known = self._names("schema_names", self.provider.schema_names)
+            with self._lock:
+                self._schemas = known
+        return known
+
+    def tables(self, schema: str) -> list[str]:
+        known = self._tables.get(schema)
+        if known is None:
+            known = self._names("table_names", lambda: self.provider.table_names(schema))
+            with self._lock:
+                self._tables[schema] = known
+        return known
+
+    def table(
+        self, schema: str, name: str, version: str | None, timestamp: datetime.datetime | None
+    ) -> RegisteredTable | None:
+        """The table, the same object each time until ``refresh``; None where there is none."""
+        key = schema, name, version, timestamp
+        plain = version is None and timestamp is None
+        with self._lock:
+            known = self._loaded.get((schema, name)) if plain else self._versions.get(key)
+        if known is not None:
+            return known
+        full_name = f"{self.name}.{schema}.{name}"
+        with self._asking("table"):
+            provider = self.provider.table(schema, name, version=version, timestamp=timestamp)
+        if provider is None:
+            return None
+        table = table_of(full_name, provider, f"{type(self.provider).__name__}.table")
+        with self._lock:
+            if plain:
+                return self._loaded.setdefault((schema, name), table)
+            while len(self._versions) >= _VERSIONS_KEPT:
+                self._versions.popitem(last=False)
+            return self._versions.setdefault(key, table)
+
+    def _names(self, method: str, ask: Callable[[], Sequence[str]]) -> list[str]:
+        with self._asking(method):
+            answer = ask()
+            names = None if isinstance(answer, str) else list(answer)
+        if names is None or not all(isinstance(name, str) for name in names):
+            raise PlanError(
+                f"{type(self.provider).__name__}.{method} returned {kind_of(answer)}, expected names "
+                f"(catalog {self.name!r})"
+            )
+        return names
+
+    def _asking(self, method: str) -> Any:
+        return asking(f"{type(self.provider).__name__}.{method}", self.name)
+
+
+def table_of(name: str, provider: Any, where: str) -> RegisteredTable:
+    """A provider that user code returned, as a table; its schema is asked for. Raises PlanError, ProviderRaised."""
+    if not isinstance(provider, TableProvider):
+        raise PlanError(f"{where} returned {kind_of(provider)}, expected a TableProvider ({name})")
+    try:
+        with asking(f"{type(provider).__name__}.schema", name):
+            return RegisteredTable.of(name, provider)
+    except HeadraceError as error:
+        cause = error.__cause__
+        if isinstance(cause, HeadraceError):  # a type that Spark has no equal of is no error of the user's code
+            raise cause from None
+        raise
+
+
+class HeldTables:
+    """The tables of catalogs and table functions that the JVM knows, for as long as it does.
+
+    Every analysis makes such tables anew. The JVM tells when one of its own objects for a table is garbage.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, tuple[RegisteredTable, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def hold(self, table: RegisteredTable) -> None:
+        """The JVM is about to make one more object for the table."""
+        with self._lock:
+            _, count = self._held.get(table.id, (table, 0))
+            self._held[table.id] = table, count + 1
+
+    def release(self, table_id: str) -> None:
+        """One of the JVM's objects for the table is gone."""
+        with self._lock:
+            table, count = self._held.get(table_id, (None, 0))
+            if table is not None and count > 1:
+                self._held[table_id] = table, count - 1
+            else:
+                self._held.pop(table_id, None)
+
+    def find_id(self, table_id: str) -> RegisteredTable | None:
+        with self._lock:
+            held = self._held.get(table_id)
+        return None if held is None else held[0]

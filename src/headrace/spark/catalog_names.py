@@ -1,0 +1,125 @@
+"""A context's catalogs and table functions in a classic session: their names in Spark; driver Python."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headrace.catalog import CatalogProvider
+from headrace.errors import HeadraceError, RegistrationError, TableExistsError
+from headrace.provider import TableProvider
+from headrace.spark.catalogs import Catalogs
+
+CATALOG_CLASS = "org.headrace.spark.catalog.HeadraceCatalog"
+_SPARK_CATALOGS = {"spark_catalog", "session", "system", "global_temp"}
+
+
+class CatalogNames:
+    """Registers catalogs and table functions with the planner, which answers for them, and with Spark.
+
+    A catalog works in the sessions that exist and in those to come. A table function is one session's. Calls come
+    one at a time, and raise as SessionContext tells.
+    """
+
+    def __init__(self, spark: SparkSession, context_id: str, answering: Catalogs, wanted: str) -> None:
+        """``own``, the context's own catalog, is the first free one of ``wanted``, ``wanted_2``, ``wanted_3``..."""
+        self._spark = spark
+        self._context_id = context_id
+        self._answering = answering
+        jvm: Any = spark.sparkContext._jvm
+        self._catalogs: Any = jvm.org.headrace.spark.catalog.Catalogs
+        self._functions: Any = jvm.org.headrace.spark.catalog.TableFunctions
+        self.own = next(name for name in _numbered(wanted) if self._is_claimed(name))
+
+    def register(self, name: str, catalog: CatalogProvider, *, replace: bool) -> None:
+        check_catalog_name(name)
+        if not isinstance(catalog, CatalogProvider):
+            raise RegistrationError(
+                f"register_catalog({name!r}, ...) takes a CatalogProvider, not {type(catalog).__name__}"
+            )
+        if self._answering.find(name) is not None:
+            if not replace:
+                raise TableExistsError(f"catalog {name!r} is registered already; pass replace=True to replace it")
+        elif not self._is_claimed(name):
+            raise TableExistsError(f"Spark has a catalog {name!r} already; choose another name")
+        self._answering.add(name, catalog)
+
+    def refresh(self, name: str) -> None:
+        catalog = self._answering.find(name)
+        if catalog is None:
+            known = ", ".join(self._answering.names()) or "none"
+            raise HeadraceError(f"no catalog {name!r} is registered here (registered: {known})")
+        catalog.refresh()
+
+    def deregister(self, name: str) -> bool:
+        if not self._answering.remove(name):
+            return False
+        self._release(name)
+        return True
+
+    def register_function(self, name: str, function: Callable[..., TableProvider], *, replace: bool) -> None:
+        _check_function(name, function)
+        own = self._answering.has_function(name)
+        if own and not replace:
+            raise TableExistsError(f"table function {name!r} is registered already; pass replace=True to replace it")
+        if not own and self._functions.exists(self._spark._jsparkSession, name):
+            raise TableExistsError(f"Spark has a table function {name!r} already; choose another name")
+        self._answering.add_function(name, function)
+        self._functions.register(self._spark._jsparkSession, self._context_id, name)
+
+    def deregister_function(self, name: str) -> bool:
+        if not self._answering.remove_function(name):
+            return False
+        self._functions.drop(self._spark._jsparkSession, name)
+        return True
+
+    def leave(self) -> None:
+        """Take all of them out of Spark."""
+        for name in self._answering.function_names():
+            self._functions.drop(self._spark._jsparkSession, name)
+        for name in (*self._answering.names(), self.own):
+            self._release(name)
+
+    def _is_claimed(self, name: str) -> bool:
+        key = f"spark.sql.catalog.{name}"
+        if self._spark.conf.get(key, None) not in (None, CATALOG_CLASS):
+            return False
+        if not self._catalogs.claim(name, self._context_id):
+            return False
+        self._spark.conf.set(key, CATALOG_CLASS)
+        self._spark.sparkContext._jsc.sc().conf().set(key, CATALOG_CLASS)
+        return True
+
+    def _release(self, name: str) -> None:
+        key = f"spark.sql.catalog.{name}"
+        self._catalogs.release(name, self._context_id)
+        self._spark.conf.unset(key)
+        self._spark.sparkContext._jsc.sc().conf().remove(key)
+
+
+def check_catalog_name(name: str) -> None:
+    """Raises RegistrationError for what cannot be a catalog's name."""
+    if not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name) or name.lower() in _SPARK_CATALOGS:
+        raise RegistrationError(
+            f"a catalog's name is made of letters, digits, '_' and '-', and is none of Spark's own: not {name!r}"
+        )
+
+
+def _check_function(name: str, function: object) -> None:
+    """Raises RegistrationError for a name that is not plain, or something that cannot be called."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise RegistrationError(f"a table function's name must be a plain one, like find_orders, not {name!r}")
+    if not callable(function):
+        raise RegistrationError(
+            f"register_table_function({name!r}, ...) takes a function that returns a TableProvider, not "
+            f"{type(function).__name__}"
+        )
+
+
+def _numbered(name: str) -> Iterator[str]:
+    yield name
+    yield from (f"{name}_{number}" for number in itertools.count(2))

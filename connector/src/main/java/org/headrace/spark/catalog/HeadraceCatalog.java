@@ -122,7 +122,8 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   private JsonNode ask(String operation, String[] namespace) throws NoSuchNamespaceException {
     String live = live();
     JsonNode answer = live == null ? null : Planners.ask(live, operation, question(namespace));
-    if (answer == null || !answer.path("exists").asBoolean()) {
+    boolean exists = answer != null && (namespace.length == 0 || answer.path("exists").asBoolean());
+    if (!exists) {
       throw new NoSuchNamespaceException(namespace);
     }
     return answer;

@@ -37,7 +37,13 @@ final class PlannerProcess extends SparkListener implements Planner {
   private static final String SESSION_CLOSED = "org.apache.spark.sql.connect.service.SparkListenerConnectSessionClosed";
   private static final long START_SECONDS = 60;
   private static final Map<String, String> WITHOUT_TABLES =
-      Map.of("load", "{\"exists\": false}", "list", "{\"tables\": []}", "release", "{}", "drop_table", "{\"left\": 0}");
+      Map.of(
+          "load", "{\"exists\": false}",
+          "list", "{\"tables\": []}",
+          "schemas", "{\"schemas\": []}",
+          "schema", "{\"exists\": false}",
+          "release", "{}",
+          "drop_table", "{\"left\": 0}");
 
   private final SparkContext spark;
   private final String session;

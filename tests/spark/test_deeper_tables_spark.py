@@ -141,6 +141,9 @@ def test_join_makes_the_table_skip_partitions(
     ctx: hr.SessionContext, facts: dict[str, Plans], table: str, query: str
 ) -> None:
     same(ctx, query, table)
+    if query == BY_SUBQUERY and not has("scalar subqueries"):
+        assert facts[table].plans[-1].partitioning.n == DAYS
+        return
     first, *_, last = facts[table].plans
     assert (first.partitioning.n, last.partitioning.n) == (DAYS, 2)
     if table != "mem":

@@ -20,6 +20,7 @@ from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, Struc
 
 import headrace as hr
 from headrace.spark.data_source_plan import DataSourcePlan
+from versions import has
 
 ROWS = 700
 DDL = (
@@ -44,7 +45,7 @@ def value(number: int) -> tuple[Any, ...]:
         if number % 2
         else dt.datetime(2024, 1, 1),
         dt.datetime(2024, 1, 1, 12, 0, 0, number),
-        Decimal("NaN") if number % 7 == 0 else Decimal(number) / 8,
+        Decimal("NaN") if number % 7 == 0 else Decimal(number) / (8 if has("rounded decimals") else 4),
         [number, None],
         {"k": number},
         Row(x=number, y="z") if number % 2 else {"x": number},

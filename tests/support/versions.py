@@ -29,6 +29,16 @@ DIFFERENCES = {
         "(with `spark.sql.sources.v2.bucketing.preserveOrderingOnCoalesce.enabled`)",
         "Spark sorts",
     ),
+    "sort aggregate": Difference(
+        (4, 3),
+        "`GROUP BY` over partitions that are ordered by the key uses their order, and needs no hash table",
+        "Spark hashes",
+    ),
+    "scalar subqueries": Difference(
+        (4, 2),
+        "`WHERE k >= (SELECT ...)` narrows the table when the query runs, as a join does",
+        "the table is read whole, and Spark filters",
+    ),
     "interrupt listener": Difference(
         (4, 2),
         "A cancelled task that waits for a provider is told so at once",
@@ -54,6 +64,10 @@ DIFFERENCES = {
         (4, 3),
         "In a join the keys of a small table that filters EXACTly are told to the large one",
         "only where Spark filters the small table itself: answer INEXACT for it",
+    "rounded decimals": Difference(
+        (4, 1),
+        "Rows of a Python Data Source may have decimals of more digits than their type: they are rounded",
+        "they are an error, natively and with `from_data_source`",
     ),
     "doubled quotes": Difference(
         (4, 1),

@@ -23,6 +23,7 @@ from headrace.spark.data_source_plan import DataSourcePlan
 from versions import has
 
 ROWS = 700
+PARTS = 8 if has("rounded decimals") else 4  # eighths have one digit more than the type
 DDL = (
     "id bigint, b boolean, i int, d double, s string, y binary, day date, ts timestamp, ntz timestamp_ntz, "
     "n decimal(10, 2), a array<int>, m map<string, int>, st struct<x: int, y: string>"
@@ -45,7 +46,7 @@ def value(number: int) -> tuple[Any, ...]:
         if number % 2
         else dt.datetime(2024, 1, 1),
         dt.datetime(2024, 1, 1, 12, 0, 0, number),
-        Decimal("NaN") if number % 7 == 0 else Decimal(number) / (8 if has("rounded decimals") else 4),
+        Decimal("NaN") if number % 7 == 0 else Decimal(number) / PARTS,
         [number, None],
         {"k": number},
         Row(x=number, y="z") if number % 2 else {"x": number},

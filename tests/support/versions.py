@@ -64,6 +64,7 @@ DIFFERENCES = {
         (4, 3),
         "In a join the keys of a small table that filters EXACTly are told to the large one",
         "only where Spark filters the small table itself: answer INEXACT for it",
+    ),
     "rounded decimals": Difference(
         (4, 1),
         "Rows of a Python Data Source may have decimals of more digits than their type: they are rounded",

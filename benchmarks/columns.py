@@ -22,6 +22,7 @@ CAST = "the views cast in Python"
 MOST_FRAME_ROWS = 10_000_000  # it is in memory, all of it
 BATCH_ROWS = 64 * 1024
 DICTIONARY_QUERIES = {
+    "group by, sum of a number": "SELECT s, count(*), sum(v) FROM {t} GROUP BY s",  # the first, which missed the bar
     "group by": "SELECT s, count(*) FROM {t} GROUP BY s",
     "full-row filter": (
         "SELECT count(*) FROM {t} WHERE v > 0.5 AND s <> 'category 0003 of the shop' AND k >= 0 AND id >= 0"

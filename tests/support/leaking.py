@@ -9,15 +9,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
 
 import headrace as hr
 from producing import BOTH_PLACEMENTS, FunctionTable, numbers, ten_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 THREADS = 3
 

@@ -384,3 +384,36 @@ def _exactly(stream: Any, length: int) -> bytes:
     while len(data) < length:
         data += stream.read(length - len(data))
     return data
+
+
+SLOW_MODULE = """
+import pathlib, time
+with pathlib.Path({log!r}).open("a") as log:
+    log.write("begun ")
+    log.flush()
+    time.sleep(1)
+    log.write("whole ")
+"""
+
+
+def test_stop_while_a_module_is_imported_leaves_no_half_of_it(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    """The next task of the same worker would find it."""
+    log, folder = tmp_path / "log", str(tmp_path)
+    (tmp_path / "slow_to_import.py").write_text(SLOW_MODULE.format(log=str(log)))
+
+    def imports(_partition: int) -> Iterator[pa.RecordBatch]:
+        import sys
+
+        sys.path.insert(0, folder)
+        import slow_to_import  # type: ignore[import-not-found]
+
+        assert slow_to_import
+        yield from ten_rows(0)
+
+    ctx.register_table("t", FunctionTable(imports))
+    stream = ctx.execute_stream("SELECT a FROM t")
+    wait_until(lambda: log.exists() and log.read_text() == "begun ")
+    stream.close()
+    wait_until(lambda: log.read_text() == "begun whole ")
+    assert ctx.collect("SELECT count(*) AS n FROM t")["n"][0].as_py() == 10
+    assert set(log.read_text().split(" ")[::2]) <= {"begun", ""}

@@ -32,6 +32,7 @@ from headrace.worker import spark_task
 
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _EXIT_WORKER = 1
+_IMPORT_POLL_S = 0.05
 _modules_hidden = 0
 
 
@@ -58,7 +59,7 @@ def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
     with _connection(outfile) as sock:
         stop = StopFlag(_interrupt_main_thread)
         watcher = _Watcher(source, stop)
-        signal.signal(signal.SIGUSR1, _raising_handler(stop))
+        signal.signal(signal.SIGUSR1, watcher.interrupted)
         watcher.start()
         try:
             with spark_task.known(facts):
@@ -67,6 +68,7 @@ def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
             sys.exit(_EXIT_WORKER)  # the reader is gone; nothing more can be said on this connection
         finally:
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            watcher.served.set()
         watcher.join()
         if not watcher.in_step:
             sys.exit(_EXIT_WORKER)
@@ -107,13 +109,20 @@ def _serve(sock: socket.socket, version: int, nonce: int, payload: bytes, partit
 
 
 class _Watcher(threading.Thread):
-    """Waits for the JVM's one byte, so that a stop reaches user code that is busy or asleep."""
+    """Waits for the JVM's one byte, so that a stop reaches user code that is busy or asleep.
+
+    An import is not stopped half-way: the next task of this process would find half a module, and some of those
+    written in C can be begun only once.
+    """
 
     def __init__(self, source: io.RawIOBase, stop: StopFlag) -> None:
         super().__init__(name="headrace-watcher", daemon=True)
         self._source = source
         self._stop_flag = stop
+        self._postponed = False
         self.in_step = False
+        self.served = threading.Event()
+        """Set by the main thread when user code runs no more."""
 
     def run(self) -> None:
         try:
@@ -123,6 +132,29 @@ class _Watcher(threading.Thread):
         self.in_step = byte in (DONE, STOP)
         if byte != DONE:
             self._stop_flag.request("the query needs no more rows, was cancelled or failed")
+            while not self.served.wait(_IMPORT_POLL_S):
+                if self._postponed:
+                    self._postponed = False
+                    _interrupt_main_thread()
+
+    def interrupted(self, _signal: int, frame: FrameType | None) -> None:
+        """The handler of the signal, in the main thread. Raises StopRequested inside of user code."""
+        stop = self._stop_flag
+        if not (stop.requested and stop.inside):
+            return
+        if _is_importing(frame):
+            self._postponed = True
+            return
+        stop.inside = False  # first: a finally block of the user's must not be interrupted again
+        raise StopRequested
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _read_exactly(source: io.RawIOBase, length: int) -> bytes:
@@ -141,12 +173,3 @@ def _connection(outfile: io.BufferedWriter) -> socket.socket:
 
 def _interrupt_main_thread() -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
-
-
-def _raising_handler(stop: StopFlag):  # type: ignore[no-untyped-def]
-    def handler(_signal: int, _frame: FrameType | None) -> None:
-        if stop.inside:  # cleared first: a finally block of the user's must not be interrupted again
-            stop.inside = False
-            raise StopRequested
-
-    return handler

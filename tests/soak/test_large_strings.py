@@ -44,7 +44,7 @@ def test_column_of_more_than_2_gib_arrives_whole_in_several_batches(make) -> Non
     column = make()
     schema = pa.schema([("b", column.type)])
     plan = FunctionPlan(schema, lambda _: iter([pa.record_batch([column], schema=schema)]), 1, hr.Placement.DRIVER)
-    stream = PartitionStream(ScanTask("t", plan, schema, schema, None), 0, StopFlag(lambda: None))
+    stream = PartitionStream(ScanTask("t", plan, schema, schema, None), 0, StopFlag())
     rows = size = 0
     for batch in stream:
         batch.validate(full=True)

@@ -396,21 +396,26 @@ with pathlib.Path({log!r}).open("a") as log:
 """
 
 
-def test_stop_while_a_module_is_imported_leaves_no_half_of_it(ctx: hr.SessionContext, tmp_path: Path) -> None:
-    """The next task of the same worker would find it."""
-    log, folder = tmp_path / "log", str(tmp_path)
-    (tmp_path / "slow_to_import.py").write_text(SLOW_MODULE.format(log=str(log)))
+@placements
+def test_stop_while_a_module_is_imported_leaves_no_half_of_it(
+    ctx: hr.SessionContext, tmp_path: Path, placement: hr.Placement
+) -> None:
+    """The next query that this worker, or the user's own process, serves would find it."""
+    log, folder, name = tmp_path / "log", str(tmp_path), f"slow_to_import_{placement.name.lower()}"
+    (tmp_path / f"{name}.py").write_text(SLOW_MODULE.format(log=str(log)))
 
     def imports(_partition: int) -> Iterator[pa.RecordBatch]:
+        import importlib
         import sys
 
         sys.path.insert(0, folder)
-        import slow_to_import  # type: ignore[import-not-found]
-
-        assert slow_to_import
+        try:
+            importlib.import_module(name)
+        finally:
+            sys.path.remove(folder)
         yield from ten_rows(0)
 
-    ctx.register_table("t", FunctionTable(imports))
+    ctx.register_table("t", FunctionTable(imports, placement=placement))
     stream = ctx.execute_stream("SELECT a FROM t")
     wait_until(lambda: log.exists() and log.read_text() == "begun ")
     stream.close()

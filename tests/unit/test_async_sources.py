@@ -49,7 +49,7 @@ class Pages:
 
 def stream_of(function: Callable[[int], Any], stop: StopFlag | None = None) -> PartitionStream:
     plan = FunctionPlan(NUMBERS, function, 1, hr.Placement.DRIVER)
-    return PartitionStream(ScanTask("t", plan, NUMBERS, NUMBERS, None), 0, stop or StopFlag(lambda: None))
+    return PartitionStream(ScanTask("t", plan, NUMBERS, NUMBERS, None), 0, stop or StopFlag())
 
 
 def rows(stream: PartitionStream) -> list[int]:

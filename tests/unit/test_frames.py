@@ -328,7 +328,7 @@ class Yielding(Batches):
 def served(function: Callable[[], Any], schema: pa.Schema = NUMBERS, *, limit: int | None = None) -> list[Frame]:
     wire = Wire().read()
     task = ScanTask("t", Yielding(schema, function), schema, schema, limit)
-    serve_partition(wire.near, NONCE, PartitionStream(task, 0, StopFlag(lambda: None)))
+    serve_partition(wire.near, NONCE, PartitionStream(task, 0, StopFlag()))
     return wire.close()
 
 

@@ -38,7 +38,7 @@ def streamed(batches: Iterable[pa.RecordBatch], limit: int | None = None, sent: 
     schema = batches[0].schema
     plan = FunctionPlan(schema, lambda _partition: iter(batches), 1, hr.Placement.DRIVER)
     task = ScanTask("t", plan, schema, schema, limit)
-    return list(PartitionStream(task, 0, StopFlag(lambda: None), as_they_are=sent))
+    return list(PartitionStream(task, 0, StopFlag(), as_they_are=sent))
 
 
 def types(batches: list[pa.RecordBatch]) -> list[pa.DataType]:

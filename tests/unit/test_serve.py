@@ -22,7 +22,7 @@ NONCE = 5
 
 
 def served(batches: Callable[[StopFlag], Iterator[pa.RecordBatch]], schema: pa.Schema = NUMBERS) -> list[Frame]:
-    stop = StopFlag(lambda: None)
+    stop = StopFlag()
     plan = FunctionPlan(schema, lambda _partition: batches(stop), 1, hr.Placement.DRIVER)
     ours, theirs = socket.socketpair()
     with ours:

@@ -83,7 +83,7 @@ def read(scan: PlannedScan) -> list[pa.RecordBatch]:
         task = pickle.loads(pickle.dumps(task))
     batches: list[pa.RecordBatch] = []
     for partition in range(scan.partitioning.n):
-        stream = PartitionStream(task, partition, StopFlag(lambda: None))
+        stream = PartitionStream(task, partition, StopFlag())
         try:
             batches.extend(stream)
         finally:

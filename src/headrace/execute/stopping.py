@@ -6,8 +6,13 @@ import contextlib
 import inspect
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any
+
+IMPORT_POLL_S = 0.02
+"""How often a stop that an import has put off is tried again."""
 
 _LOG = logging.getLogger("headrace")
 
@@ -20,12 +25,14 @@ class StopFlag:
     """Stops a thread that runs user code: at its next batch, or inside the code through ``interrupt``.
 
     ``request`` may be called from any thread; ``interrupt`` must make the running thread raise StopRequested
-    soon. The lock makes sure that it is never raised after the thread has left the user's code, where it could
-    hit the user's clean-up. An Interruptible source is stopped through its own ``interrupt`` instead: it knows best how
-    to wake its thread. One that raises is logged, and the thread is stopped the other way.
+    soon, or return False if this is no time for it: it is called again a moment later. The lock makes sure that it is
+    never raised after the thread has left the user's code, where it could hit the user's clean-up. An Interruptible
+    source is stopped through its own ``interrupt`` instead: it knows best how to wake its thread. One that raises is
+    logged, and the thread is stopped the other way.
     """
 
-    def __init__(self, interrupt: Callable[[], None]) -> None:
+    def __init__(self, interrupt: Callable[[], bool] = lambda: True) -> None:
+        """Without an ``interrupt`` the thread is stopped at its next batch only."""
         self.requested = False
         self.inside = False
         self._interrupt = interrupt
@@ -38,7 +45,8 @@ class StopFlag:
         self._interrupt_source = interrupt if callable(interrupt) else None
 
     def request(self, reason: str) -> None:
-        """Stop the stream. Idempotent. May take as long as the source's own ``interrupt`` does; never raises."""
+        """Stop the stream. Idempotent. May take as long as the source's own ``interrupt`` does, or as an import that
+        user code is in; never raises."""
         with self._leaving:
             already, self.requested = self.requested, True
             interrupt_source = self._interrupt_source
@@ -50,9 +58,8 @@ class StopFlag:
                 return
             except BaseException:  # user code may raise anything
                 _LOG.warning("%r raised; its stream is stopped at the next bytecode", interrupt_source, exc_info=True)
-        with self._leaving:
-            if self.inside:
-                self._interrupt()
+        while not self._left_or_interrupted():
+            time.sleep(IMPORT_POLL_S)
 
     def check(self) -> None:
         """Raises StopRequested if a stop was asked for."""
@@ -69,6 +76,23 @@ class StopFlag:
         finally:
             with self._leaving:
                 self.inside = False
+
+    def _left_or_interrupted(self) -> bool:
+        with self._leaving:
+            return not self.inside or self._interrupt()
+
+
+def is_importing(frame: FrameType | None) -> bool:
+    """Whether the code that runs in ``frame`` was called by an import.
+
+    An import is not stopped half-way: whoever imports the module next would find half of it, and some of those written
+    in C can be begun only once.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _call_interrupt(interrupt: Callable[..., object], reason: str) -> None:

@@ -135,7 +135,7 @@ class ProviderReader(DataSourceReader):
                 raise PlanError("this reader could not be planned, so it reads nothing")
             self._task = pickle.loads(self._pickled)
         schema = arrow_schema(self._struct)
-        stream = PartitionStream(self._task, partition.value, StopFlag(lambda: None))
+        stream = PartitionStream(self._task, partition.value, StopFlag())
         try:
             for batch in stream:
                 yield from _pieces(_relabelled(batch, schema))

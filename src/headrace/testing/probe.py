@@ -91,7 +91,7 @@ class Probe:
 
     def stream(self, scan: PlannedScan, partition: int, task: ScanTask | None = None) -> PartitionStream:
         """One partition, as it is read for Spark; without the limit, so that all that comes is seen."""
-        return PartitionStream(task or self.task(scan), partition, StopFlag(lambda: None))
+        return PartitionStream(task or self.task(scan), partition, StopFlag())
 
     def task(self, scan: PlannedScan) -> ScanTask:
         return dataclasses.replace(scan.task(), limit=None)

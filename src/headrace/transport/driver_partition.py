@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import socket
+import sys
 import threading
+import time
 
 from headrace.execute.partition_stream import PartitionStream, ScanTask
-from headrace.execute.stopping import StopFlag, StopRequested
+from headrace.execute.stopping import StopFlag, StopRequested, is_importing
 from headrace.transport.serve import serve_partition
 
 _REASON_SECONDS = 1.0
@@ -17,8 +19,8 @@ class DriverPartition:
     """A PartitionServer for one partition of a live plan.
 
     ``stop`` raises StopRequested in the thread that runs the user's code (unless what ``execute`` returned has an
-    ``interrupt`` of its own), as Ctrl-C raises KeyboardInterrupt in the main thread: at the next bytecode. Code that
-    sleeps inside one C call is stopped when that call returns.
+    ``interrupt`` of its own), as Ctrl-C raises KeyboardInterrupt in the main thread: at the next bytecode that is not
+    part of an import. Code that sleeps inside one C call is stopped when that call returns.
     """
 
     def __init__(self, task: ScanTask, partition: int, execution: int = -1) -> None:
@@ -41,5 +43,11 @@ class DriverPartition:
         """The endpoint's thread is about to notice too, and to hear why: the producer should be told that."""
         self._stopped.wait(_REASON_SECONDS)
 
-    def _interrupt(self) -> None:
+    def _interrupt(self) -> bool:
+        time.sleep(
+            0
+        )  # a fresh turn of the interpreter: the thread has no time to begin an import between the two lines
+        if is_importing(sys._current_frames().get(self._thread_id)):
+            return False
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread_id), ctypes.py_object(StopRequested))
+        return True

@@ -24,7 +24,7 @@ import pyarrow as pa
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
 from headrace.execute.partition_stream import PartitionStream
-from headrace.execute.stopping import StopFlag, StopRequested
+from headrace.execute.stopping import IMPORT_POLL_S, StopFlag, StopRequested, is_importing
 from headrace.transport.frames import FrameWriter
 from headrace.transport.protocol import DONE, PROTOCOL_VERSION, REQUEST, STOP, TASK_MAGIC
 from headrace.transport.serve import serve_partition
@@ -32,7 +32,6 @@ from headrace.worker import spark_task
 
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _EXIT_WORKER = 1
-_IMPORT_POLL_S = 0.05
 _modules_hidden = 0
 
 
@@ -109,11 +108,7 @@ def _serve(sock: socket.socket, version: int, nonce: int, payload: bytes, partit
 
 
 class _Watcher(threading.Thread):
-    """Waits for the JVM's one byte, so that a stop reaches user code that is busy or asleep.
-
-    An import is not stopped half-way: the next task of this process would find half a module, and some of those
-    written in C can be begun only once.
-    """
+    """Waits for the JVM's one byte, so that a stop reaches user code that is busy or asleep, but for an import."""
 
     def __init__(self, source: io.RawIOBase, stop: StopFlag) -> None:
         super().__init__(name="headrace-watcher", daemon=True)
@@ -132,7 +127,7 @@ class _Watcher(threading.Thread):
         self.in_step = byte in (DONE, STOP)
         if byte != DONE:
             self._stop_flag.request("the query needs no more rows, was cancelled or failed")
-            while not self.served.wait(_IMPORT_POLL_S):
+            while not self.served.wait(IMPORT_POLL_S):
                 if self._postponed:
                     self._postponed = False
                     _interrupt_main_thread()
@@ -142,19 +137,11 @@ class _Watcher(threading.Thread):
         stop = self._stop_flag
         if not (stop.requested and stop.inside):
             return
-        if _is_importing(frame):
+        if is_importing(frame):
             self._postponed = True
             return
         stop.inside = False  # first: a finally block of the user's must not be interrupted again
         raise StopRequested
-
-
-def _is_importing(frame: FrameType | None) -> bool:
-    while frame is not None:
-        if frame.f_code.co_filename.startswith("<frozen importlib"):
-            return True
-        frame = frame.f_back
-    return False
 
 
 def _read_exactly(source: io.RawIOBase, length: int) -> bytes:
@@ -171,5 +158,6 @@ def _connection(outfile: io.BufferedWriter) -> socket.socket:
     return socket.socket(fileno=os.dup(outfile.fileno()))
 
 
-def _interrupt_main_thread() -> None:
+def _interrupt_main_thread() -> bool:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+    return True

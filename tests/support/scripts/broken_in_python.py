@@ -35,7 +35,7 @@ def stream(batch: pa.RecordBatch, limit: int | None = None) -> None:
     with near, far:
         writer = CoalescingWriter(FrameWriter(near, task.wire_schema(), 1))
         try:
-            for each in PartitionStream(task, 0, StopFlag(lambda: None)):
+            for each in PartitionStream(task, 0, StopFlag()):
                 writer.send(each)
             writer.finish()
         finally:

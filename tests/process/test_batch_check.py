@@ -62,6 +62,8 @@ def messages() -> dict[str, tuple[pa.Schema, bytes]]:
         TEXT.schema,
         bytes(TEXT.serialize())[:-8],
     )  # Arrow rounds the memory up, and would read what lies there
+    compressed = bytes(TEXT.serialize(options=pa.ipc.IpcWriteOptions(compression="zstd")))
+    made["compressed"] = (TEXT.schema, compressed)
     return made
 
 
@@ -101,3 +103,8 @@ def test_batch_check_of_broken_ends_is_refused(found: dict[str, list[str]], kind
 
 def test_batch_check_of_a_body_that_is_too_short_is_refused(found: dict[str, list[str]]) -> None:
     assert found["cut"] == ["IndexOutOfBoundsException", "a buffer of column 'c' reaches beyond the batch"]
+
+
+def test_batch_check_of_compressed_buffers_is_refused_before_they_are_opened(found: dict[str, list[str]]) -> None:
+    assert found["compressed"] == ["IllegalArgumentException", "compressed buffers, which Headrace never sends"]
+    assert found["memory left"] == ["0"]

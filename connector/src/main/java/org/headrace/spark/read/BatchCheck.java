@@ -8,6 +8,7 @@ import java.util.function.IntUnaryOperator;
 import org.apache.arrow.memory.ArrowBuf;
 import org.apache.arrow.vector.BufferLayout;
 import org.apache.arrow.vector.TypeLayout;
+import org.apache.arrow.vector.compression.NoCompressionCodec;
 import org.apache.arrow.vector.ipc.message.ArrowFieldNode;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.ArrowType;
@@ -59,6 +60,9 @@ final class BatchCheck {
 
   /** The same; {@code sizes} tells how many values the dictionary of a column has into which its numbers point. */
   static void check(ArrowRecordBatch batch, ArrowBuf body, Schema schema, IntUnaryOperator sizes) {
+    if (batch.getBodyCompression().getCodec() != NoCompressionCodec.COMPRESSION_TYPE) {
+      throw new IllegalArgumentException("compressed buffers, which Headrace never sends");
+    }
     BatchCheck check = new BatchCheck(batch, body);
     for (int i = 0; i < schema.getFields().size(); i++) {
       Field field = schema.getFields().get(i);

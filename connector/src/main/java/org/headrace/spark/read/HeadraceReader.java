@@ -233,13 +233,14 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
-  /** Takes over {@code body}. */
+  /** Takes over {@code body}. Arrow's decoder has counted references to it before some damage stops it. */
   private <T> T decoded(String what, ByteBuffer message, ArrowBuf body, Decoding<T> decoding) {
     try {
       return decoding.decoded(Message.getRootAsMessage(withoutPrefix(message)), body);
     } catch (IOException | RuntimeException e) {
-      if (body.refCnt() > 0) {
-        body.close();
+      int references = body.refCnt();
+      if (references > 0) {
+        body.getReferenceManager().release(references);
       }
       throw damaged(what + " that cannot be read", e);
     }

@@ -42,6 +42,15 @@ def patched(batch: pa.RecordBatch, offsets: tuple[int, ...]) -> bytes:
     return message.replace(old, struct.pack("<4i", *offsets))
 
 
+def compressed(batch: pa.RecordBatch) -> bytes:
+    """The batch's IPC message, its buffers compressed."""
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    _schema, message = pa.ipc.MessageReader.open_stream(stream.getvalue())
+    return bytes(message.serialize())
+
+
 def messages() -> dict[str, tuple[pa.Schema, bytes]]:
     made: dict[str, tuple[pa.Schema, bytes]] = {}
     for name, array in WHOLE.items():
@@ -62,8 +71,7 @@ def messages() -> dict[str, tuple[pa.Schema, bytes]]:
         TEXT.schema,
         bytes(TEXT.serialize())[:-8],
     )  # Arrow rounds the memory up, and would read what lies there
-    compressed = bytes(TEXT.serialize(options=pa.ipc.IpcWriteOptions(compression="zstd")))
-    made["compressed"] = (TEXT.schema, compressed)
+    made["compressed"] = (TEXT.schema, compressed(TEXT))
     return made
 
 

@@ -7,6 +7,7 @@ import contextvars
 import threading
 from collections.abc import AsyncIterator, Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -275,3 +276,29 @@ def test_check_provider_async_source_that_cannot_be_repeated_is_a_finding() -> N
 def test_check_provider_async_source_in_order_passes() -> None:
     report = check_provider(FunctionTable(three, partitions=2))
     assert report.ok, str(report)
+
+
+class AsyncLines(hr.FileFormat):
+    """A number in each line, read by an async generator."""
+
+    def schema(self, file: hr.DataFile) -> pa.Schema:
+        return NUMBERS
+
+    async def read(self, file: hr.DataFile, request: hr.ScanRequest) -> AsyncIterator[pa.RecordBatch]:
+        for line in Path(file.path).read_text().split():
+            await asyncio.sleep(0)
+            yield numbers(1, int(line))
+
+
+def test_file_format_that_reads_asynchronously_gives_the_rows_of_every_file(tmp_path: Path) -> None:
+    for name, start in (("one", 0), ("two", 10)):
+        (tmp_path / f"{name}.txt").write_text(f"{start} {start + 1}")
+    provider = hr.ListingTable(str(tmp_path), AsyncLines())
+    plan = provider.scan(hr.ScanRequest(NUMBERS, ("a",)))
+    assert isinstance(plan.partitioning, hr.UnknownPartitioning)
+    found = [
+        row
+        for partition in range(plan.partitioning.n)
+        for row in rows(PartitionStream(ScanTask("t", plan, NUMBERS, NUMBERS, None), partition, StopFlag()))
+    ]
+    assert sorted(found) == [0, 1, 10, 11]

@@ -171,8 +171,8 @@ class SessionContext:
     def catalog(self) -> str:
         """The Spark catalog with this context's tables: ``headrace.orders`` is the table behind the view ``orders``.
 
-        It also works where temporary views do not: in other sessions of the application (``newSession``), in permanent
-        views, in ``readStream.table``. If the wanted name is taken, it is the next free one: ``headrace_2``.
+        It also works where temporary views do not: in other sessions of the application (``newSession``) and in
+        permanent views. If the wanted name is taken, it is the next free one: ``headrace_2``.
         """
         return self._catalog
 

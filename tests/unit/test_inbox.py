@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import headrace.transport.inbox as inbox_module
+from certificates import make_identity
 from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
-from headrace.transport.endpoint import Claim
+from headrace.transport.endpoint import Claim, TlsIdentity
 from headrace.transport.frames import FrameWriter
 from headrace.transport.inbox import PartitionReceiver, ResultInbox
 from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, RECEIPT, TOTALS, FrameKind
@@ -294,16 +297,21 @@ def test_second_run_of_a_whole_partition_is_ignored(inbox: ResultInbox) -> None:
 class Served:
     """A receiver with a socket, and the task's end of it."""
 
-    def __init__(self, inbox: ResultInbox, schema: pa.Schema = SCHEMA) -> None:
+    def __init__(self, inbox: ResultInbox, schema: pa.Schema = SCHEMA, tls: TlsIdentity | None = None) -> None:
         self.task, mine = socket.socketpair()
         self.task.settimeout(60)
         receiver = sender(inbox, 0)
 
         def serve() -> None:
-            with mine:
-                receiver.serve(mine, NONCE)
+            with mine if tls is None else tls.context.wrap_socket(mine, server_side=True) as sock:
+                receiver.serve(sock, NONCE)
 
         self.serving = InBackground(serve)
+        if tls is not None:
+            trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            trusting.check_hostname = False
+            trusting.verify_mode = ssl.CERT_NONE
+            self.task = trusting.wrap_socket(self.task)
         self.writer = FrameWriter(self.task, schema, NONCE)
         self.writer.schema()
 
@@ -402,22 +410,29 @@ def test_receiver_of_a_batch_that_makes_pyarrow_raise_oserror_fails_the_result(i
         inbox.take(timeout_s=10)
 
 
+@pytest.fixture(params=["plain", "TLS"])
+def identity(request: pytest.FixtureRequest, tmp_path: Path) -> TlsIdentity | None:
+    return make_identity(tmp_path, "driver") if request.param == "TLS" else None
+
+
 @pytest.mark.parametrize("sent", [5, FRAME_HEADER.size + 5], ids=["header", "body"])
 def test_receiver_of_a_frame_that_stops_half_way_fails_the_result_in_time(
-    inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch, sent: int
+    inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch, sent: int, identity: TlsIdentity | None
 ) -> None:
     monkeypatch.setattr(inbox_module, "STALL_SECONDS", 0.2)
-    served = Served(inbox)
+    served = Served(inbox, tls=identity)
     served.task.sendall((header(FrameKind.BATCH, 100) + bytes(100))[:sent])
     with pytest.raises(TransportError, match="a frame stopped before its end"):
         inbox.take(timeout_s=10)
     served.serving.result()
 
 
-def test_receiver_waits_between_frames_as_long_as_it_takes(inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_receiver_waits_between_frames_as_long_as_it_takes(
+    inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch, identity: TlsIdentity | None
+) -> None:
     monkeypatch.setattr(inbox_module, "STALL_SECONDS", 0.05)
     inbox.announce(1)
-    served = Served(inbox)
+    served = Served(inbox, tls=identity)
     served.serving.join(0.3)
     assert served.serving.is_alive()
     served.writer.batch(batch(1))

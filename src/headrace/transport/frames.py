@@ -7,6 +7,7 @@ the nonce of the request that it answers. A stream without END or ERROR was cut.
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 import struct
@@ -148,8 +149,12 @@ def read_totals(frame: Frame) -> tuple[int, int]:
 def limit_stalls(sock: socket.socket, seconds: float) -> None:
     """From now on a frame that has begun on this blocking socket must go on within ``seconds``.
 
-    Between frames it may take any time. Without effect under TLS, where the system's limit is not passed on.
+    Between frames it may take any time. TLS does not pass the system's limit on, so there the socket's own is set,
+    which holds for what is sent, too.
     """
+    if isinstance(sock, ssl.SSLSocket):
+        sock.settimeout(seconds)
+        return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6)))
 
 
@@ -162,7 +167,9 @@ def receive_into(sock: socket.socket, target: memoryview, *, begun: bool = False
     while position < len(target):
         try:
             received = sock.recv_into(target[position:])
-        except BlockingIOError:  # the limit on stalls
+        except (BlockingIOError, TimeoutError) as error:  # the limit on stalls
+            if error.errno == errno.ETIMEDOUT:  # no: the system says that the peer is gone
+                raise
             if begun or position:
                 missing = len(target) - position
                 raise TransportError(

@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from headrace.transport.endpoint import TlsIdentity
+from headrace.transport.listeners import TlsIdentity
 
 
 def make_identity(directory: Path, name: str) -> TlsIdentity:

@@ -7,7 +7,7 @@ import socket
 import struct
 
 from headrace.errors import HeadraceError
-from headrace.transport.endpoint import Claim
+from headrace.transport.claims import Claim
 from headrace.transport.inbox import ResultInbox
 from raw_frames import NONCE, NUMBERS
 

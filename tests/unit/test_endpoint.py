@@ -26,8 +26,9 @@ from headrace.push.packing import Packing
 from headrace.push.spill import ArrowSpill
 from headrace.push.table import StreamingTable
 from headrace.transport import endpoint as endpoint_module
+from headrace.transport.claims import Claim
 from headrace.transport.driver_partition import DriverPartition
-from headrace.transport.endpoint import Claim, Endpoint
+from headrace.transport.endpoint import Endpoint
 from headrace.transport.protocol import CHALLENGE, CLAIM, FRAME_HEADER, PROTOCOL_VERSION, FrameKind, answer, proof
 from producing import NUMBERS, FunctionPlan, numbers, ten_rows, wait_until
 

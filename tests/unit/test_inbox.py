@@ -14,9 +14,10 @@ import pytest
 import headrace.transport.inbox as inbox_module
 from certificates import make_identity
 from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
-from headrace.transport.endpoint import Claim, TlsIdentity
+from headrace.transport.claims import Claim
 from headrace.transport.frames import FrameWriter
 from headrace.transport.inbox import PartitionReceiver, ResultInbox
+from headrace.transport.listeners import TlsIdentity
 from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, RECEIPT, TOTALS, FrameKind
 from producing import wait_until
 from pushing import InBackground

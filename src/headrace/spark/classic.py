@@ -22,8 +22,9 @@ from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.launch import Launched
 from headrace.spark.planner import Planner
-from headrace.transport.endpoint import Endpoint, TlsIdentity
+from headrace.transport.endpoint import Endpoint
 from headrace.transport.lifeline import Lifeline
+from headrace.transport.listeners import TlsIdentity
 from headrace.transport.protocol import PLANNER_VERSION, PROTOCOL_VERSION
 
 

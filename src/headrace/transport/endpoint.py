@@ -20,17 +20,12 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
-
-import pyarrow as pa
+from typing import Any
 
 from headrace.errors import TransportError
-from headrace.execute.failure import Failure
-from headrace.push.scratch import PrivateDirectory
-from headrace.transport.frames import FrameWriter
+from headrace.transport.claims import Claim, Offer, OpenPartition, PartitionServer, opened
+from headrace.transport.listeners import SOCKET_NAME, TlsIdentity, private_directory, tcp_listener, unix_listener
 from headrace.transport.protocol import (
     ASKING,
     CHALLENGE,
@@ -52,58 +47,7 @@ _LOG = logging.getLogger("headrace")
 MAX_HANDSHAKES = 256
 _ACCEPT_PAUSE_SECONDS = 0.05
 _STOP_SECONDS = 1.0  # how long close() waits for partitions to be told
-_SOCKET_NAME = "endpoint.sock"
-_MAX_SOCKET_PATH_CHARS = 100
-_WILDCARDS = ("0.0.0.0", "::")
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
-
-
-@dataclass(frozen=True)
-class Claim:
-    """Who opens a partition: the attempt of Spark's task, and Spark's SQL execution (-1 outside of one).
-
-    ``nonce`` is on every frame of that partition.
-    """
-
-    partition: int
-    attempt: int
-    execution: int
-    nonce: int
-
-
-class PartitionServer(Protocol):
-    """One open partition."""
-
-    def serve(self, sock: socket.socket, nonce: int) -> None:
-        """Move frames up to END or ERROR, on a thread of its own. May raise OSError when the peer is gone."""
-
-    def stop(self, reason: str) -> None:
-        """The peer is gone or the endpoint closes. At most once, on any thread but the endpoint's own, which does
-        not wait for it; ``serve`` may have ended meanwhile.
-        """
-
-
-OpenPartition = Callable[[Claim], PartitionServer]
-"""Called on the partition's own thread; what it raises is what the reader's query fails with."""
-
-
-@dataclass(frozen=True)
-class _Offer:
-    open_partition: OpenPartition
-    partitions: int | None
-    receives: bool
-
-
-class TlsIdentity:
-    """The certificate and key with which the endpoint proves itself over TCP. Raises OSError for unreadable files."""
-
-    def __init__(self, certificate_file: str, key_file: str) -> None:
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self.context.load_cert_chain(certificate_file, key_file)
-        pem = Path(certificate_file).read_text()
-        first = pem[pem.index("-----BEGIN CERTIFICATE-----") : pem.index("-----END CERTIFICATE-----")]
-        self.certificate_der = ssl.PEM_cert_to_DER_cert(first + "-----END CERTIFICATE-----\n")
 
 
 @dataclass(eq=False)
@@ -151,15 +95,15 @@ class Endpoint:
     ) -> None:
         self._tls = tls
         self._secret = secrets.token_bytes(32)
-        self._tickets: dict[bytes, _Offer] = {}
+        self._tickets: dict[bytes, Offer] = {}
         self._listeners: list[socket.socket] = []
         self._host, self._port = "", 0
         if tcp_host is not None:
-            self._listeners.append(_tcp_listener(tcp_host, advertised_host))
+            self._listeners.append(tcp_listener(tcp_host, advertised_host))
             self._host, self._port = advertised_host or tcp_host, self._listeners[0].getsockname()[1]
-        self._directory = _private_directory()
-        self._path = os.path.join(self._directory.path, _SOCKET_NAME)
-        self._listeners.append(_unix_listener(self._path))
+        self._directory = private_directory()
+        self._path = os.path.join(self._directory.path, SOCKET_NAME)
+        self._listeners.append(unix_listener(self._path))
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._finished: queue.SimpleQueue[_Connection] = queue.SimpleQueue()
@@ -178,7 +122,7 @@ class Endpoint:
         executor sends and this side reads, so whoever serves it notices by itself that the peer is gone.
         """
         ticket = secrets.token_bytes(TICKET_BYTES)
-        self._tickets[ticket] = _Offer(open_partition, partitions, receives)
+        self._tickets[ticket] = Offer(open_partition, partitions, receives)
         return ticket
 
     def withdraw(self, ticket: bytes) -> None:
@@ -356,12 +300,12 @@ class Endpoint:
             if self._closing:
                 self._stopping.append(thread)
 
-    def _serve(self, connection: _Connection, offer: _Offer | None, claim: Claim, received: bytes) -> None:
+    def _serve(self, connection: _Connection, offer: Offer | None, claim: Claim, received: bytes) -> None:
         """On the partition's own thread."""
         try:
             with contextlib.suppress(OSError):  # the reader went away: whoever serves it notices too
                 connection.sock.sendall(answer(self._secret, connection.challenge, received))
-            server = _opened(offer, claim)
+            server = opened(offer, claim)
             reason = connection.opened(server)
             if reason is not None:
                 server.stop(reason)
@@ -389,32 +333,6 @@ class Endpoint:
         connection.sock.close()
 
 
-def _opened(offer: _Offer | None, claim: Claim) -> PartitionServer:
-    """The partition that is claimed, or what tells the reader why it cannot be had: others go on."""
-    try:
-        if offer is None:
-            raise TransportError(
-                "the scan behind this query is gone: its session context was closed or its plan released"
-            )
-        if offer.partitions is not None and claim.partition >= offer.partitions:
-            raise TransportError(f"there is no partition {claim.partition}: this scan has {offer.partitions}")
-        return offer.open_partition(claim)
-    except BaseException as error:  # e.g. StreamConsumedError
-        return _Refusal(Failure.of(error, partition=claim.partition))
-
-
-class _Refusal:
-    """Serves an error instead of a partition."""
-
-    def __init__(self, failure: Failure) -> None:
-        self._failure = failure
-
-    def serve(self, sock: socket.socket, nonce: int) -> None:
-        FrameWriter(sock, pa.schema([]), nonce).error(self._failure.to_json())
-
-    def stop(self, reason: str) -> None: ...
-
-
 def _parting_words(sock: socket.socket) -> str:
     """Why a reader says it goes. A killed one says nothing; under TLS only the serving thread may use the socket."""
     if isinstance(sock, ssl.SSLSocket):
@@ -425,45 +343,3 @@ def _parting_words(sock: socket.socket) -> str:
         words = b""
     reason = words.lstrip(ASKING).removeprefix(LEAVING)
     return reason.decode(errors="replace") or "its reader went away (the query, its task or its executor was killed)"
-
-
-def _private_directory() -> PrivateDirectory:
-    directory = PrivateDirectory("endpoint")
-    if len(os.path.join(directory.path, _SOCKET_NAME)) > _MAX_SOCKET_PATH_CHARS:
-        directory.close()
-        directory = PrivateDirectory("endpoint", "/tmp")
-    return directory
-
-
-def _unix_listener(path: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(path)
-    os.chmod(path, 0o600)
-    listener.listen(1024)
-    listener.setblocking(False)
-    return listener
-
-
-def _tcp_listener(host: str, advertised: str | None) -> socket.socket:
-    """Listens on ``host``; where that means all interfaces (the user told Spark so), on ``advertised`` if possible."""
-    hosts = [advertised, host] if advertised and host in _WILDCARDS else [host]
-    refusals: list[str] = []
-    for candidate in hosts:
-        try:
-            family = socket.getaddrinfo(candidate, None)[0][0]
-            listener = socket.socket(family, socket.SOCK_STREAM)
-        except OSError as error:
-            refusals.append(f"{candidate}: {error}")
-            continue
-        try:
-            listener.bind((candidate, 0))
-            listener.listen(1024)
-            listener.setblocking(False)
-            return listener
-        except OSError as error:
-            listener.close()
-            refusals.append(f"{candidate}: {error}")
-    raise TransportError(
-        f"cannot listen for the executors on the driver's address ({'; '.join(refusals)}); set "
-        "spark.driver.bindAddress to an address of this machine"
-    )

@@ -22,7 +22,7 @@ from headrace.arrow.batches import indented, same_columns
 from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
 from headrace.execute.failure import Failure
 from headrace.push.spill import ArrowSpill
-from headrace.transport.endpoint import Claim
+from headrace.transport.claims import Claim
 from headrace.transport.frames import Frame, limit_stalls, read_frame, read_totals
 from headrace.transport.protocol import ALIVE, ALIVE_SECONDS, RECEIPT, STALL_SECONDS, FrameKind
 

@@ -10,7 +10,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from headrace.transport.endpoint import Claim, Endpoint
+from headrace.transport.claims import Claim
+from headrace.transport.endpoint import Endpoint
 
 
 class Lifeline:

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable
 
 from headrace.errors import TransportError
-from headrace.transport.endpoint import Claim
+from headrace.transport.claims import Claim
 from headrace.transport.frames import Frame, read_frame, send_all
 from headrace.transport.protocol import FRAME_HEADER, MAX_SECOND_BYTES, PROTOCOL_VERSION, FrameKind
 

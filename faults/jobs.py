@@ -18,11 +18,12 @@ BATCHES = 30
 ROWS = 2_000
 KEYS = 7
 PAUSE_SECONDS = 0.03
-_TOTAL = PARTITIONS * BATCHES * ROWS
+PUSHED = "pushed"
+TOTAL = PARTITIONS * BATCHES * ROWS
 
 
 def batch(number: int) -> pa.RecordBatch:
-    """Batch ``number`` of the table of all numbers below ``_TOTAL``."""
+    """Batch ``number`` of the table of all numbers below ``TOTAL``."""
     n = pa.array(range(number * ROWS, (number + 1) * ROWS), pa.int64())
     return pa.record_batch([pa.array([value % KEYS for value in range(number * ROWS, (number + 1) * ROWS)]), n], SCHEMA)
 
@@ -131,19 +132,19 @@ def _streamed(placement: hr.Placement) -> Callable[[Stage], Any]:
 
 
 def _pushed(stage: Stage) -> Any:
-    stage.push("pushed")
-    return _grouped(stage.ctx, "pushed")
+    stage.push(PUSHED)
+    return _grouped(stage.ctx, PUSHED)
 
 
 def _pushed_and_streamed(stage: Stage) -> Any:
-    stage.push("pushed", partitions=1)
-    return sorted(_read(stage, "SELECT n FROM pushed"))
+    stage.push(PUSHED, partitions=1)
+    return sorted(_read(stage, f"SELECT n FROM {PUSHED}"))
 
 
 def _joined(stage: Stage) -> Any:
     stage.pull("numbers", hr.Placement.DRIVER)
-    stage.push("pushed")
-    query = "SELECT count(*) c, sum(p.n - n.n) d FROM numbers n JOIN pushed p ON n.n = p.n"
+    stage.push(PUSHED)
+    query = f"SELECT count(*) c, sum(p.n - n.n) d FROM numbers n JOIN {PUSHED} p ON n.n = p.n"
     return stage.ctx.collect(query).to_pylist()
 
 
@@ -162,7 +163,7 @@ def _read(stage: Stage, query: str) -> list[int]:
 
 
 def _groups() -> list[dict[str, int]]:
-    numbers = range(_TOTAL)
+    numbers = range(TOTAL)
     return [{"k": k, "c": len(numbers[k::KEYS]), "s": sum(numbers[k::KEYS])} for k in range(KEYS)]
 
 
@@ -173,15 +174,15 @@ JOBS = [
         "pull, EXECUTORS, streamed back",
         frozenset({"executors", "driver", "result"}),
         _streamed(hr.Placement.EXECUTORS),
-        list(range(_TOTAL)),
+        list(range(TOTAL)),
     ),
     Job(
         "pull, DRIVER, streamed back",
         frozenset({"driver", "result"}),
         _streamed(hr.Placement.DRIVER),
-        list(range(_TOTAL)),
+        list(range(TOTAL)),
     ),
     Job("push, grouped", frozenset({"driver", "push", "shuffle"}), _pushed, _groups()),
-    Job("push, streamed back", frozenset({"driver", "push", "result"}), _pushed_and_streamed, list(range(_TOTAL))),
-    Job("pull joined with push", frozenset({"driver", "push", "shuffle"}), _joined, [{"c": _TOTAL, "d": 0}]),
+    Job("push, streamed back", frozenset({"driver", "push", "result"}), _pushed_and_streamed, list(range(TOTAL))),
+    Job("pull joined with push", frozenset({"driver", "push", "shuffle"}), _joined, [{"c": TOTAL, "d": 0}]),
 ]

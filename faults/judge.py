@@ -20,10 +20,11 @@ from pyspark.sql import SparkSession
 
 import headrace as hr
 from faults.injection import FAULTS, Fault, World, heal
-from faults.jobs import JOBS, Job, Stage
+from faults.jobs import JOBS, PUSHED, TOTAL, Job, Stage
 
 HANG_SECONDS = 120
 PRODUCER_SECONDS = 35
+LEFT_SECONDS = 5  # after which producers who still wait are left to the next query, or are not told
 LEAK_SECONDS = 10
 _LASTING = "headrace-dropped"  # one for the whole process: it ends sinks that were dropped
 _SPARKS_WORD = re.compile(
@@ -90,9 +91,9 @@ def run(spark: SparkSession, world: World, seed: int, index: int, log: TextIO) -
     verdict, detail = _verdict(answered, job, fault)
     if verdict is Verdict.HANG:
         faulthandler.dump_traceback(log)
-    for producer in stage.producers:
-        producer.join(max(0.0, ended + PRODUCER_SECONDS - time.monotonic()))
-    if any(producer.is_alive() for producer in stage.producers):
+    if verdict is Verdict.NAMED and not _producers_end(stage, ended + LEFT_SECONDS):
+        verdict, detail = _next_query(stage, detail)
+    if not _producers_end(stage, ended + PRODUCER_SECONDS):
         verdict, detail = Verdict.HANG, f"a producer waits for ever; the query: {detail}"
         faulthandler.dump_traceback(log)
     producers_s = time.monotonic() - ended if stage.producers else 0.0
@@ -101,6 +102,22 @@ def run(spark: SparkSession, world: World, seed: int, index: int, log: TextIO) -
     return Outcome(
         index, job.name, fault.name, verdict.value, detail, round(ended - injected, 2), round(producers_s, 2), leaks
     )
+
+
+def _producers_end(stage: Stage, deadline: float) -> bool:
+    for producer in stage.producers:
+        producer.join(max(0.0, deadline - time.monotonic()))
+    return not any(producer.is_alive() for producer in stage.producers)
+
+
+def _next_query(stage: Stage, detail: str) -> tuple[Verdict, str]:
+    """A query that was refused while it was planned leaves the streaming table to the next, which must get it all."""
+    try:
+        found = stage.ctx.collect(f"SELECT count(*) AS c FROM {PUSHED}").to_pylist()
+    except Exception as error:  # whatever it is, the producers are not read and must hear of it
+        return Verdict.NAMED, f"{detail}; the next query: {error}"[:400]
+    right = found == [{"c": TOTAL}]
+    return (Verdict.NAMED if right else Verdict.WRONG), f"{detail}; the next query found {found}"
 
 
 class _Answer(threading.Thread):

@@ -16,6 +16,7 @@ def test_task_run_again_before_any_was_handed_out_is_whole() -> None:
     found = findings("retried.py", "local[2,4]")
     assert found["not handed out"] == 1001
     assert found["collected"] == 200_000
+    assert found["limited"] == 195_000
 
 
 def test_task_retried_after_it_read_fails_the_query_with_both_errors() -> None:

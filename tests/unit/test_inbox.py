@@ -79,6 +79,64 @@ def test_take_hands_out_partitions_in_order_however_they_arrive(inbox: ResultInb
     assert inbox.progress() == (3, 3)
 
 
+# A LIMIT
+
+
+@pytest.mark.parametrize(("first", "end"), [(0, 0), (0, 1), (0, 3), (2, 3), (1, 5), (0, 100), (4, 100), (7, 9)])
+def test_kept_rows_are_handed_out_and_no_others(inbox: ResultInbox, first: int, end: int) -> None:
+    inbox.keep_rows(first, end)
+    for count, partition in ((1, 0), (3, 1), (3, 2)):
+        inbox.announce(count)
+        receiver = sender(inbox, partition)
+        numbers = pa.array(range(2 * partition, 2 * partition + 2), pa.int64())
+        inbox.put(receiver, pa.record_batch([numbers], schema=SCHEMA), 16)
+        inbox.end(receiver)
+    inbox.finish()
+    assert values(inbox) == list(range(6))[first:end]
+    assert inbox.waiting_bytes == 0
+
+
+def test_partition_beyond_the_kept_rows_is_dropped_and_does_not_wait(small: None, inbox: ResultInbox) -> None:
+    inbox.keep_rows(0, 1)
+    inbox.announce(2)
+    send(inbox, 0, 1)
+    late = sender(inbox, 1)
+    inbox.put(late, batch(2), 60 * KIB)
+    assert inbox.take(timeout_s=60) == batch(1)
+    for _ in range(3):
+        inbox.put(late, batch(3), 60 * KIB)
+    assert inbox.waiting_bytes == 0
+
+
+def test_partition_that_was_not_needed_neither_counts_nor_waits_after_the_end(small: None, inbox: ResultInbox) -> None:
+    inbox.keep_rows(0, 1)
+    inbox.announce(3)
+    needed, late = sender(inbox, 0), sender(inbox, 2)
+    inbox.put(late, batch(5), 60 * KIB)
+    waiting = InBackground(lambda: inbox.put(late, batch(6), 60 * KIB))
+    inbox.put(needed, batch(1), 10)
+    inbox.end(needed)
+    inbox.announce(1)
+    inbox.finish()
+    assert isinstance(waiting.error(), StreamError)
+    assert values(inbox) == [1]
+
+
+def test_task_run_again_after_all_kept_rows_were_handed_out_is_let(inbox: ResultInbox) -> None:
+    inbox.keep_rows(0, 1)
+    inbox.announce(1)
+    first = sender(inbox, 0)
+    inbox.put(first, batch(1), 10)
+    assert inbox.take(timeout_s=60) == batch(1)
+    inbox.left(first, "lost")
+    send(inbox, 0, 1)
+    inbox.finish()
+    assert values(inbox) == []
+
+
+# Before the end
+
+
 def test_take_gets_a_batch_before_its_partition_is_whole(inbox: ResultInbox) -> None:
     taking = InBackground(inbox.take)
     receiver = sender(inbox, 0)

@@ -52,6 +52,7 @@ class Planner:
             "query_end": self._query_end,
             "application_end": self._application_end,
             "result_partitions": self._result_partitions,
+            "result_limit": self._result_limit,
         }
 
     def call(self, operation: str, payload: str) -> str:
@@ -169,6 +170,13 @@ class Planner:
             inbox = self._inboxes.get(question["inbox"])
         if inbox is not None:
             inbox.announce(question["partitions"])
+        return {}
+
+    def _result_limit(self, question: dict[str, Any]) -> dict[str, Any]:
+        with self._lock:
+            inbox = self._inboxes.get(question["inbox"])
+        if inbox is not None:
+            inbox.keep_rows(question["first"], question["end"])
         return {}
 
     def _negotiation(self, question: dict[str, Any]) -> Negotiation:

@@ -62,6 +62,8 @@ class ResultInbox:
         self._count: int | None = None
         self._waiting_bytes = 0
         self._current = 0
+        self._to_skip = 0
+        self._to_hand_out: int | None = None  # rows; None: all
         self._unsent_since = monotonic()  # since when nobody sends the current partition
         self._finished = False
         self._error: BaseException | None = None
@@ -72,6 +74,13 @@ class ResultInbox:
     def take(self, timeout_s: float | None = None) -> pa.RecordBatch | None:
         """The next batch in the query's order; None at its end. Raises what ``fail`` was given, and TimeoutError."""
         deadline = None if timeout_s is None else monotonic() + timeout_s
+        while (batch := self._next(deadline)) is not None:
+            kept = self._kept(batch)
+            if kept is batch or kept.num_rows:
+                return kept
+        return None
+
+    def _next(self, deadline: float | None) -> pa.RecordBatch | None:
         with self._changed:
             while True:
                 if self._error is not None:
@@ -87,7 +96,7 @@ class ResultInbox:
                     self._current += 1
                     self._unsent_since = monotonic()
                     self._changed.notify_all()
-                elif self._finished and self._current == self._count:
+                elif self._finished:
                     return None
                 elif not self._changed.wait(None if deadline is None else max(0.0, deadline - monotonic())):
                     raise TimeoutError
@@ -97,6 +106,21 @@ class ResultInbox:
             if self._error is not None:  # closed meanwhile, and its files with it
                 raise self._error from None
             raise
+
+    def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """What of the next batch belongs to the result, of which ``keep_rows`` may have said how long it is."""
+        with self._changed:
+            if self._to_hand_out is None:
+                return batch
+            skipped = min(self._to_skip, batch.num_rows)
+            length = min(self._to_hand_out, batch.num_rows - skipped)
+            self._to_skip -= skipped
+            self._to_hand_out -= length
+            if self._to_hand_out == 0:
+                for partition in self._partitions.values():
+                    self._forget(partition)
+                self._changed.notify_all()
+        return batch if length == batch.num_rows else batch.slice(skipped, length)
 
     def progress(self) -> tuple[int, int | None]:
         """Partitions received whole, and how many there are, if known by now."""
@@ -122,8 +146,19 @@ class ResultInbox:
 
     # The query's side
 
+    def keep_rows(self, first: int, end: int) -> None:
+        """The result is only the rows from ``first`` to before ``end`` of what comes; said before any of them comes.
+
+        What is too much is dropped, and its senders are not kept waiting.
+        """
+        with self._lock:
+            self._to_skip, self._to_hand_out = first, max(0, end - first)
+
     def announce(self, count: int) -> None:
-        """How many partitions the result has; comes before any of them."""
+        """How many partitions the result has; comes before any of them.
+
+        With a LIMIT it comes again as more of them are run, and at the end with how many were needed.
+        """
         with self._changed:
             self._count = count
             self._changed.notify_all()
@@ -135,6 +170,9 @@ class ResultInbox:
             if not whole and self._error is None:
                 self._error = TransportError("the query ended but part of its result never arrived")
             self._finished = True
+            for index, partition in self._partitions.items():
+                if index >= (self._count or 0):  # a LIMIT had enough without it
+                    self._forget(partition)
             self._changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
@@ -150,7 +188,7 @@ class ResultInbox:
         """A task wants to send. Raises StreamError if the caller has seen part of what another attempt sent."""
         with self._changed:
             partition = self._partition(claim.partition)
-            if partition.delivered and not partition.done:
+            if partition.delivered and not partition.done and self._to_hand_out != 0:
                 raise self._sent_twice(claim, partition)
             receiver = PartitionReceiver(self, claim.partition)
             if not partition.done:
@@ -222,13 +260,14 @@ class ResultInbox:
     # Inside, with the lock held (_store: without)
 
     def _is_wanted(self, receiver: PartitionReceiver, partition: _Partition) -> bool:
-        if self._error is not None or (partition.sender is not receiver and not partition.done):
+        is_late = self._finished or partition.sender is not receiver
+        if self._error is not None or (is_late and not partition.done):
             raise StreamError("this result is not wanted any more")
         return not partition.done
 
     def _has_room(self, index: int, partition: _Partition, size: int) -> bool:
         """A batch that is larger than the bounds passes when nothing else waits."""
-        if not self._bounded:
+        if not self._bounded or self._to_hand_out == 0:
             return True
         if index == self._current:
             return partition.waiting_bytes + size <= _MAX_CURRENT_BYTES or not partition.waiting_bytes
@@ -241,6 +280,8 @@ class ResultInbox:
         return monotonic() - self._unsent_since > _STALLED_SECONDS
 
     def _append(self, index: int, partition: _Partition, entry: pa.RecordBatch | Load, size: int) -> None:
+        if self._to_hand_out == 0:
+            return
         partition.batches.append((entry, size))
         self._count_bytes(partition, size)
         if index == self._current:

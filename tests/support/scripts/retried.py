@@ -78,6 +78,7 @@ def on_one_machine(ctx: hr.SessionContext, found: dict[str, object]) -> None:
 
     found["handed out"] = outcome(consume_at_once)
     found["collected"] = outcome(lambda: ctx.collect(numbers.select(check("id"))).num_rows)
+    found["limited"] = outcome(lambda: ctx.collect(numbers.select(check("id")).limit(195_000)).num_rows)
     # The second of two partitions fails and is run again while the first holds it up.
     sink = ctx.register_streaming_table("t", SCHEMA)
     both = ctx.table("t").union(ctx.spark.range(0, 1000, numPartitions=1).select(fails_first(900)("id")))

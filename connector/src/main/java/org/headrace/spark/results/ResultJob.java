@@ -1,7 +1,6 @@
 package org.headrace.spark.results;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
-import java.util.Arrays;
 import java.util.Map;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.SparkContext;
@@ -9,12 +8,12 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.plans.physical.SinglePartition$;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.execution.CollectLimitExec;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.SQLExecution;
 import org.apache.spark.sql.execution.SparkPlan;
+import org.apache.spark.sql.execution.adaptive.AdaptiveSparkPlanExec;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.Versions;
@@ -25,7 +24,6 @@ import scala.runtime.AbstractFunction0;
 
 /** Runs a query whose tasks send their rows, as Arrow, to the driver's Python process; driver JVM. */
 public final class ResultJob {
-  private static final int MAX_TAKEN_ROWS = 64 * 1024;
   private static final String TIME_ZONE = "UTC";
 
   private ResultJob() {}
@@ -50,14 +48,16 @@ public final class ResultJob {
             @Override
             public Void apply() {
               execution.executedPlan().resetMetrics();
-              if (isTaken(execution)) {
-                announce(context, inbox, 1);
-                InternalRow[] rows = execution.executedPlan().executeCollect();
-                ResultSender.send(origin, 0, arrowSchema(query.schema()), Arrays.asList(rows).iterator());
+              CollectLimitExec limit = limit(execution);
+              LimitJob.Sending sending = sending(query.schema().json(), origin);
+              if (limit != null) {
+                announceLimit(context, inbox, limit);
+                new LimitJob(spark, query.sparkSession().sessionState().conf(), limit, sending)
+                    .run(partitions -> announce(context, inbox, partitions));
               } else {
                 JavaRDD<InternalRow> rows = execution.toRdd().toJavaRDD();
                 announce(context, inbox, rows.getNumPartitions());
-                sendAll(rows, query.schema().json(), origin);
+                rows.foreachPartition(partition -> sending.send(partition, Long.MAX_VALUE));
               }
               return null;
             }
@@ -72,33 +72,32 @@ public final class ResultJob {
     return ResultSender.serialized(arrowSchema(query.schema()));
   }
 
-  /**
-   * Whether to let Spark take partition after partition until a small LIMIT has enough, long before the last one
-   * perhaps. A single partition stops by itself, and can be sent as it comes.
-   */
-  private static boolean isTaken(QueryExecution execution) {
-    return execution.sparkPlan() instanceof CollectLimitExec limit
-        && limit.limit() >= 0
-        && limit.limit() <= MAX_TAKEN_ROWS
-        && limit.child().outputPartitioning() != SinglePartition$.MODULE$
-        && !isOneTask(execution.executedPlan());
+  /** The LIMIT on top of the query, or null; one below an adaptive plan, whose other stages are run for it first. */
+  private static CollectLimitExec limit(QueryExecution execution) {
+    if (!(execution.sparkPlan() instanceof CollectLimitExec)) {
+      return null;
+    }
+    SparkPlan plan = execution.executedPlan();
+    if (plan instanceof AdaptiveSparkPlanExec adaptive) {
+      plan = adaptive.finalPhysicalPlan();
+    }
+    return plan instanceof CollectLimitExec limit && limit.limit() >= 0 ? limit : null; // else it has only an OFFSET
   }
 
-  /** A scan does not say of its one partition that it is a SinglePartition: the RDD has to be asked. */
-  private static boolean isOneTask(SparkPlan plan) {
-    return plan instanceof CollectLimitExec limit && limit.child().execute().getNumPartitions() == 1;
-  }
-
-  private static void sendAll(JavaRDD<InternalRow> rows, String schema, PartitionOrigin origin) {
-    rows.foreachPartition(
-        partition -> {
-          StructType type = (StructType) DataType.fromJson(schema);
-          ResultSender.send(origin, TaskContext.getPartitionId(), arrowSchema(type), partition);
-        });
+  private static LimitJob.Sending sending(String schema, PartitionOrigin origin) {
+    return (rows, limit) -> {
+      StructType type = (StructType) DataType.fromJson(schema);
+      return ResultSender.send(origin, TaskContext.getPartitionId(), arrowSchema(type), rows, limit);
+    };
   }
 
   private static void announce(String context, String inbox, int partitions) {
     Planners.ask(context, "result_partitions", Map.of("inbox", inbox, "partitions", partitions));
+  }
+
+  /** Before any partition: the receiver drops what several of them send too much. */
+  private static void announceLimit(String context, String inbox, CollectLimitExec limit) {
+    Planners.ask(context, "result_limit", Map.of("inbox", inbox, "first", limit.offset(), "end", limit.limit()));
   }
 
   private static Schema arrowSchema(StructType type) {

@@ -27,7 +27,7 @@ import org.headrace.spark.transport.Protocol;
 import org.headrace.spark.transport.SilenceException;
 
 /**
- * Sends one partition of a query's result as frames; executor JVM (driver JVM for a small LIMIT), one task's thread.
+ * Sends one partition of a query's result as frames; executor JVM, one task's thread.
  *
  * <p>Rows go out in large batches, but never wait for more: before a reader in the same task waits for its source, it
  * lets what there is be sent.
@@ -50,19 +50,22 @@ public final class ResultSender {
     this.batch = batch;
   }
 
-  /** Blocks while the caller in Python is slower than this partition. */
-  static void send(PartitionOrigin origin, int partition, Schema schema, Iterator<InternalRow> rows) {
+  /**
+   * Blocks while the caller in Python is slower than this partition.
+   *
+   * @param limit after so many rows it asks for no more: the next one may never come
+   * @return how many rows it sent
+   */
+  static long send(PartitionOrigin origin, int partition, Schema schema, Iterator<InternalRow> rows, long limit) {
     PartitionConnection connection = open(origin, partition);
     boolean sent = false;
     try (ResultBatch batch = new ResultBatch(schema)) {
-      TaskContext task = TaskContext.get();
-      if (task != null) {
-        Versions.onInterrupt(task, connection.frames()::cancel);
-      }
+      Versions.onInterrupt(TaskContext.get(), connection.frames()::cancel);
       ResultSender sender = new ResultSender(origin.place(partition), connection.frames(), batch);
       SENDING.set(sender);
-      sender.sendAll(schema, rows);
+      sender.sendAll(schema, rows, limit);
       sent = true;
+      return sender.rows;
     } finally {
       SENDING.remove();
       if (sent) {
@@ -90,11 +93,11 @@ public final class ResultSender {
     }
   }
 
-  private void sendAll(Schema schema, Iterator<InternalRow> source) {
+  private void sendAll(Schema schema, Iterator<InternalRow> source, long limit) {
     try {
       byte[] message = serialized(schema);
       write(Protocol.SCHEMA, message);
-      while (source.hasNext()) {
+      for (long taken = 0; taken < limit && source.hasNext(); taken++) {
         batch.add(source.next());
         if (batch.isFull()) {
           sendBatch();

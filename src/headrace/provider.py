@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import pyarrow as pa
 
@@ -119,6 +121,51 @@ class NestedLiterals(TableProvider):
 
     Few could do anything with them: none of pyarrow's functions, databases' dialects and statistics here does.
     """
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """One side of a join: the rows of ``table`` that pass ``filters``, all of which it answered EXACT.
+
+    ``columns``: the needed ones, each with its name among the joined rows.
+    """
+
+    table: TableProvider
+    filters: tuple[Expr, ...]
+    columns: tuple[tuple[str, str], ...]
+
+
+JoinType = Literal["inner", "left", "right"]
+
+
+@dataclass(frozen=True)
+class Join:
+    """A join of two tables.
+
+    ``schema`` is that of the joined rows: left columns, then right; ``condition`` has its names. ``how``: "left" and
+    "right" are the outer joins that keep each row of that side.
+    """
+
+    how: JoinType
+    left: JoinSide
+    right: JoinSide
+    condition: Expr
+    schema: pa.Schema
+
+
+class JoiningProvider(TableProvider):
+    """A provider that may be able to join its rows with another table's, as a database can with two of its own.
+
+    Spark asks only where ``spark.sql.optimizer.datasourceV2JoinPushdown`` is on, from 4.1.
+    """
+
+    @abstractmethod
+    def joined(self, join: Join) -> TableProvider | str:
+        """A table of the joined rows, ``join.left.table`` being this one; or, in a few words, why there is none.
+
+        The rest of the scan is then negotiated with that table, whose schema is ``join.schema``. Called at planning,
+        after the filters and before anything else, possibly on a thread that is not the caller's. Does no I/O.
+        """
 
 
 def for_scan(provider: TableProvider) -> TableProvider:

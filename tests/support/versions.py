@@ -50,6 +50,12 @@ DIFFERENCES = {
         "it does after `spark.conf.set('spark.sql.sources.v2.bucketing.enabled', 'true')`; "
         "`ctx.explain` says so, and sessions that Headrace starts have it on",
     ),
+    "join pushdown": Difference(
+        (4, 1),
+        "A join of two `AdbcTable`s of one database is one query of the database's "
+        "(with `spark.sql.optimizer.datasourceV2JoinPushdown`)",
+        "Spark joins; `ctx.explain` says so",
+    ),
     "data source filters": Difference(
         (4, 1),
         "`from_data_source` passes filters to `pushFilters`, and `as_data_source` takes some",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -57,6 +57,14 @@ def answered_aggregation(
         why = _why_not_partial(aggregation)
         answer = AggregatePushdown.UNSUPPORTED if why else answer
     return OfferedAggregation(groups, offered, aggregation, answer, why)
+
+
+def refused_after_average(asked: Iterable[OfferedAggregation]) -> bool:
+    """Whether an aggregation with an average was not taken as a whole: Spark then asks for sum and count instead."""
+    return any(
+        one.answer is not AggregatePushdown.COMPLETE and any(function.name == "avg" for function in one.functions)
+        for one in asked
+    )
 
 
 def _typed(schema: pa.Schema, group_by: tuple[Expr, ...], functions: tuple[OfferedFunction, ...]) -> Aggregation | None:

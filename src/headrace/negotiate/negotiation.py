@@ -8,9 +8,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from headrace.expr.nodes import Expr
-from headrace.negotiate.aggregates import OfferedAggregation, OfferedFunction, answered_aggregation
+from headrace.negotiate.aggregates import (
+    OfferedAggregation,
+    OfferedFunction,
+    answered_aggregation,
+    refused_after_average,
+)
 from headrace.negotiate.asking import asking
 from headrace.negotiate.filters import OfferedFilter, answered_filters
+from headrace.negotiate.joins import Columns, OfferedJoin, OfferedSide, answered_join
 from headrace.negotiate.partitioning import ScanSettings, check_narrowed, why_unused
 from headrace.negotiate.plan_checks import checked_plan, table_bytes
 from headrace.negotiate.planned import PlannedScan
@@ -18,7 +24,7 @@ from headrace.negotiate.registry import RegisteredTable
 from headrace.negotiate.top_n import OfferedTopN, answered_offset, answered_top_n
 from headrace.negotiate.verifying import hash_unverified, promises_of, with_verified_columns
 from headrace.plan import ScanRequest, SortKey, UnknownPartitioning
-from headrace.provider import AggregatePushdown, NestedLiterals, Pushdown, for_scan
+from headrace.provider import AggregatePushdown, JoinType, NestedLiterals, Pushdown, for_scan
 
 
 class Negotiation:
@@ -36,6 +42,7 @@ class Negotiation:
         self.id = id or uuid.uuid4().hex
         self.table = table
         self.filters: tuple[OfferedFilter, ...] = ()
+        self.joins: tuple[OfferedJoin, ...] = ()
         self.limit: int | None = None
         self.top_n: OfferedTopN | None = None
         self.offset = 0
@@ -58,6 +65,32 @@ class Negotiation:
         offered = answered_filters(self.table, self._provider, filters)
         self.filters += offered
         return offered
+
+    def offer_join(
+        self, other: Negotiation, how: JoinType, columns: tuple[Columns, Columns], condition: Expr | None
+    ) -> OfferedJoin:
+        """This scan may yield the rows of a join with another one, which is then not planned: after their filters.
+
+        ``columns``: those needed of this and of the other scan, each with its name among the joined rows, which
+        ``condition`` has. If it is taken, ``table`` is that of the joined rows, and all that follows is about them.
+        """
+        offered = answered_join(self._side, other._side, how, columns, condition)
+        self.joins += (offered,)
+        if offered.joined is None:
+            other.joins += (offered,)
+            return offered
+        self.table, self._provider = offered.joined, offered.joined.provider
+        self.schema, self.filters = self.table.schema, ()
+        return offered
+
+    @property
+    def _side(self) -> OfferedSide:
+        cut = self._aggregates or self.limit is not None or self.offset > 0
+        return OfferedSide(self.table, self._provider, self.filters, cut)
+
+    @property
+    def _is_joined(self) -> bool:
+        return any(offered.joined is not None for offered in self.joins)
 
     def offer_columns(self, schema: pa.Schema) -> None:
         """The columns that are needed, nested fields pruned; all of the table's, if this is never called."""
@@ -92,6 +125,9 @@ class Negotiation:
         for asked in self._asked:
             if (asked.group_by, asked.functions) == (tuple(group_by), tuple(functions)):
                 return asked
+        if self._is_joined and refused_after_average(self._asked):
+            why = "in place of an average Spark asks for a sum by the names that columns had before the join"
+            return OfferedAggregation(tuple(group_by), tuple(functions), None, AggregatePushdown.UNSUPPORTED, why)
         answered = answered_aggregation(self.table, self._provider, group_by, functions)
         self._asked.append(answered)
         return answered
@@ -153,6 +189,7 @@ class Negotiation:
             table=self.table,
             request=request,
             filters=self.filters,
+            joins=self.joins,
             plan=checked.plan,
             plan_schema=checked.schema,
             plan_text=checked.text,

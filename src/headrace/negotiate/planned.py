@@ -10,6 +10,7 @@ from headrace.execute.partition_stream import ScanTask
 from headrace.execute.promises import Promises
 from headrace.negotiate.aggregates import OfferedAggregation
 from headrace.negotiate.filters import OfferedFilter
+from headrace.negotiate.joins import OfferedJoin
 from headrace.negotiate.registry import RegisteredTable
 from headrace.negotiate.top_n import OfferedTopN
 from headrace.plan import (
@@ -40,6 +41,7 @@ class PlannedScan:
     partitioning_unused: str | None
     ordering: tuple[SortKey, ...]
     statistics: Statistics
+    joins: tuple[OfferedJoin, ...] = ()
     top_n: OfferedTopN | None = None
     aggregation: OfferedAggregation | None = None
     runtime_filter_columns: tuple[str, ...] = ()
@@ -61,6 +63,9 @@ class PlannedScan:
             f"columns=[{', '.join(self.request.projection)}]",
             f"filters=[{', '.join(self.filter_texts())}]",
         ]
+        taken = [one for one in self.joins if one.joined is not None]
+        if taken:
+            parts.append(f"joins=[{', '.join(map(repr, taken))}]")
         if self.request.aggregation is not None:
             answer = "" if self.aggregation is None else f": {self.aggregation.answer.name}"
             parts.append(f"aggregation=[{self.request.aggregation!r}{answer}]")

@@ -14,7 +14,7 @@ from headrace.expr.nodes import Literal
 from headrace.negotiate.asking import asking
 from headrace.negotiate.catalogs import CachedCatalog, HeldTables, table_of
 from headrace.negotiate.registry import RegisteredTable, Registry
-from headrace.provider import TableProvider
+from headrace.provider import JoiningProvider, TableProvider
 from headrace.spark.predicates import decode
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -138,6 +138,7 @@ def _described(table: RegisteredTable) -> dict[str, Any]:
         "name": table.name,
         "table": table.id,
         "schema": spark_schema(table.wire_schema, table.schema),
+        "joins": isinstance(table.provider, JoiningProvider),
     }
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,39 +13,25 @@ from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
 from headrace.provider import AggregatePushdown, Pushdown
+from headrace.spark.explain_joins import join_entries, taken_joins
+from headrace.spark.physical_plan import (
+    EXCHANGES,
+    LIMITS,
+    PASS_ROWS_ON,
+    FoundScan,
+    Step,
+    conditions,
+    elements,
+    scans_of,
+)
 from headrace.spark.planner import Planner
 
-_SCAN_CLASS = "org.headrace.spark.scan.HeadraceScan"
 _REASONS = {
     "exact": "Spark does not filter again",
     "inexact": "used to skip data; Spark filters again",
     "unsupported": "the provider does not use it; Spark filters",
     "implied": "another EXACT filter implies it",
 }
-_LIMITS = ("GlobalLimitExec", "LocalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec")
-_EXCHANGES = ("ShuffleExchangeExec", "BroadcastExchangeExec")
-_PASS_ROWS_ON = (*_LIMITS, "ColumnarToRowExec", "ProjectExec", "WholeStageCodegenExec", "InputAdapter")
-
-
-@dataclass(frozen=True)
-class _Step:
-    """One operator above a scan, and which of its children leads to the scan."""
-
-    node: Any
-    child: int
-
-    @property
-    def name(self) -> str:
-        return str(self.node.getClass().getSimpleName())
-
-
-@dataclass(frozen=True)
-class _Found:
-    """A scan of ours in the physical plan; ``above`` runs from the scan's parent to the root."""
-
-    scan: Any
-    above: tuple[_Step, ...]
-    cached: bool
 
 
 class Explanation(str):
@@ -64,44 +48,26 @@ def explain(frame: DataFrame, planner: Planner) -> Explanation:
     """Plans the query (nothing runs) and describes its Headrace scans, in the order of the plan."""
     execution: Any = frame._jdf.queryExecution()
     blocks: dict[str, str] = {}
-    for found in _scans(execution.executedPlan(), (), False):
+    for found in scans_of(execution.executedPlan(), (), False):
         scan_id = str(found.scan.scanId())
         if scan_id not in blocks:  # one behind a cache or a reused exchange is met again
-            blocks[scan_id] = _block(len(blocks) + 1, found, planner.scan_record(scan_id))
+            blocks[scan_id] = _block(len(blocks) + 1, found, planner, frame)
     return Explanation("\n\n".join(blocks.values()) or "no Headrace table is scanned by this query")
 
 
-def _scans(node: Any, above: tuple[_Step, ...], cached: bool) -> Iterator[_Found]:
-    """All scans below ``node``: through adaptive plans (as first planned), caches, commands and subqueries."""
-    name = node.getClass().getSimpleName()
-    if name == "BatchScanExec" and node.scan().getClass().getName() == _SCAN_CLASS:
-        yield _Found(node.scan(), above, cached)
-    elif name == "AdaptiveSparkPlanExec":
-        yield from _scans(node.initialPlan(), above, cached)
-    elif name == "InMemoryTableScanExec":
-        yield from _scans(node.relation().cachedPlan(), (), True)
-    elif name == "CommandResultExec":
-        yield from _scans(node.commandPhysicalPlan(), (), cached)
-    for index, child in enumerate(_elements(node.children())):
-        yield from _scans(child, (_Step(node, index), *above), cached)
-    for subquery in _elements(node.subqueries()):
-        yield from _scans(subquery, (), cached)
-
-
-def _elements(sequence: Any) -> list[Any]:
-    return [sequence.apply(index) for index in range(sequence.size())]
-
-
-def _block(number: int, found: _Found, scan: PlannedScan | None) -> str:
+def _block(number: int, found: FoundScan, planner: Planner, frame: DataFrame) -> str:
+    scan = planner.scan_record(str(found.scan.scanId()))
     if scan is None:
         return f"scan {number}: of another session context\n  {found.scan.description()}"
     above = found.above
     again = not found.scan.reflectsFullyPushedDownFilters()
     lines = _scan_lines(number, scan, ", once: the result is cached" if found.cached else "", again=again)
-    left = _conditions(above)
+    left = conditions(above)
     if left:
         lines.append(f"  left to Spark {' AND '.join(left)}")
     lines.append(f"  limit         {_limit(scan, above)}")
+    joins = join_entries(found, scan, planner, frame)
+    lines += _labelled("join", joins) if joins else []
     lines += _deeper(scan)
     lines.append(f"  partitioning  {_partitioning(scan, above)}")
     lines.append(f"  ordering      {_ordering(scan, above)}")
@@ -133,6 +99,8 @@ def block_without_plan(number: int, scan: PlannedScan) -> str:
     lines = _scan_lines(number, scan)
     limit = scan.request.limit
     lines.append(f"  limit         {'none was offered' if limit is None else f'{limit} rows are enough'}")
+    joins = taken_joins(scan)
+    lines += _labelled("join", joins) if joins else []
     lines += _deeper(scan)
     unused = f", not used: {scan.partitioning_unused}" if scan.partitioning_unused is not None else ", stated"
     unknown = isinstance(scan.partitioning, UnknownPartitioning)
@@ -203,36 +171,25 @@ def _filter_line(offered: OfferedFilter, *, again: bool) -> str:
     return f"{offered.expr!r}  {offered.word.upper()}: {reason or _REASONS[offered.word]}"
 
 
-def _conditions(above: tuple[_Step, ...]) -> list[str]:
-    """What Spark filters by, in its own words, right above the scan."""
-    conditions = []
-    for step in above:
-        if step.name == "FilterExec":
-            conditions.append(str(step.node.condition().sql()))
-        elif step.name not in _PASS_ROWS_ON:
-            break
-    return conditions
-
-
-def _limit(scan: PlannedScan, above: tuple[_Step, ...]) -> str:
+def _limit(scan: PlannedScan, above: tuple[Step, ...]) -> str:
     if scan.request.limit is not None:
         return f"{scan.request.limit} rows are enough"
     between: list[str] = []
     for step in above:
         if step.name == "TakeOrderedAndProjectExec":
             return "not pushed: the query orders first, and the smallest rows may be anywhere"
-        if step.name in _LIMITS:
-            left = _conditions(above)
+        if step.name in LIMITS:
+            left = conditions(above)
             reasons = [f"Spark still filters above the scan ({' AND '.join(left)})"] if left else []
             if between or not left:
                 reasons.append(f"{', '.join(between) or 'Spark'} may need more rows than the limit")
             return f"not pushed: {' and '.join(reasons)}"
-        if step.name not in (*_PASS_ROWS_ON, *_EXCHANGES, "FilterExec"):
+        if step.name not in (*PASS_ROWS_ON, *EXCHANGES, "FilterExec"):
             between.append(str(step.node.nodeName()))
     return "none in the query"
 
 
-def _partitioning(scan: PlannedScan, above: tuple[_Step, ...]) -> str:
+def _partitioning(scan: PlannedScan, above: tuple[Step, ...]) -> str:
     if isinstance(scan.partitioning, UnknownPartitioning):
         return "none stated"
     text = partitioning_text(scan.partitioning)
@@ -243,12 +200,12 @@ def _partitioning(scan: PlannedScan, above: tuple[_Step, ...]) -> str:
             return f"{text}, not used: Spark shuffles by {_plain(step.node.outputPartitioning())}"
         if step.name == "BroadcastExchangeExec":
             return f"{text}, not needed: the rows are broadcast"
-        if _class_name(_elements(step.node.requiredChildDistribution())[step.child]) == "ClusteredDistribution":
+        if _class_name(elements(step.node.requiredChildDistribution())[step.child]) == "ClusteredDistribution":
             return f"{text}, used: no shuffle before {step.node.nodeName()}"
     return f"{text}, not needed: nothing in the query groups or joins"
 
 
-def _ordering(scan: PlannedScan, above: tuple[_Step, ...]) -> str:
+def _ordering(scan: PlannedScan, above: tuple[Step, ...]) -> str:
     stated = list(scan.plan.ordering)
     if not stated:
         return "none stated"
@@ -256,11 +213,11 @@ def _ordering(scan: PlannedScan, above: tuple[_Step, ...]) -> str:
         return f"{sort_key_text(stated[0])}, not used: the query does not read {stated[0].column!r}"
     text = ", ".join(map(sort_key_text, scan.ordering))
     for step in above:
-        if step.name in _EXCHANGES:
+        if step.name in EXCHANGES:
             return f"{text}, not used: {'a shuffle' if 'Shuffle' in step.name else 'a broadcast'} comes first"
         if step.name in ("SortExec", "TakeOrderedAndProjectExec"):
-            return f"{text}, not used: Spark sorts by {', '.join(map(_plain, _elements(step.node.sortOrder())))}"
-        if _elements(step.node.requiredChildOrdering())[step.child].nonEmpty():
+            return f"{text}, not used: Spark sorts by {', '.join(map(_plain, elements(step.node.sortOrder())))}"
+        if elements(step.node.requiredChildOrdering())[step.child].nonEmpty():
             return f"{text}, used: no sort before {step.node.nodeName()}"
     return f"{text}, not needed: nothing in the query sorts"
 

@@ -14,9 +14,30 @@ from headrace.plan import SortKey
 from headrace.spark.predicates import decode
 
 
-def take_offers(negotiation: Negotiation, offers: dict[str, Any]) -> dict[str, Any]:
-    """Make the offers, in their order; returns the answers by kind, as JSON. Raises as Negotiation does."""
-    return {kind: _OFFERS[kind](negotiation, value) for kind, value in offers.items()}
+def take_offers(
+    negotiation: Negotiation, offers: dict[str, Any], find: Callable[[dict[str, Any]], Negotiation]
+) -> dict[str, Any]:
+    """Make the offers, in their order; returns the answers by kind, as JSON. Raises as Negotiation does.
+
+    ``find``: the negotiation that a question is about, for an offer of two scans.
+    """
+    answers: dict[str, Any] = {}
+    for kind, value in offers.items():
+        if kind == "join":
+            other = find(value["other"])
+            take_offers(other, value["other"]["offers"], find)
+            answers[kind] = _join(negotiation, other, value)
+        else:
+            answers[kind] = _OFFERS[kind](negotiation, value)
+    return answers
+
+
+def _join(negotiation: Negotiation, other: Negotiation, join: dict[str, Any]) -> dict[str, Any]:
+    """Spark's schema of the joined rows; None where the join was not taken."""
+    left, right = (tuple((old, new) for old, new in join[side]) for side in ("left", "right"))
+    condition = None if join["condition"] is None else decode(join["condition"])
+    joined = negotiation.offer_join(other, join["how"], (left, right), condition).joined
+    return {"schema": None if joined is None else spark_schema(joined.wire_schema, joined.schema)}
 
 
 def _filters(negotiation: Negotiation, nodes: list[dict[str, Any] | None]) -> list[str]:

@@ -107,11 +107,11 @@ class Planner:
             self._endpoint.withdraw(ticket)
 
     def _offer(self, question: dict[str, Any]) -> dict[str, Any]:
-        return take_offers(self._negotiation(question), question["offers"])
+        return take_offers(self._negotiation(question), question["offers"], self._negotiation)
 
     def _plan(self, question: dict[str, Any]) -> dict[str, Any]:
         negotiation = self._negotiation(question)
-        take_offers(negotiation, question["offers"])
+        take_offers(negotiation, question["offers"], self._negotiation)
         scan = negotiation.plan()
         answer: dict[str, Any] = {
             "description": scan.description(),

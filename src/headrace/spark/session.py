@@ -51,6 +51,9 @@ class SessionContext:
     ``with`` block) ends what it registered and stops Spark if it started it. A Spark Connect session is attached to
     in the same way, for tables that are pulled; ``planning`` says where its tables are planned: ``"client"``, in this
     process, to which the server then has to connect, or ``"server"``, in a process beside the server.
+
+    One of Spark's settings is worth knowing: ``spark.sql.optimizer.datasourceV2JoinPushdown``, off unless you set it to
+    ``"true"`` (in ``config``, or with ``ctx.spark.conf.set``), lets a database join two AdbcTables, from Spark 4.1 on.
     """
 
     def __init__(

@@ -57,6 +57,14 @@ def session_defaults() -> dict[str, str]:
     return {f"{bucketing}.enabled": "true", f"{bucketing}.pushPartValues.enabled": "true"}
 
 
+def join_pushdown_setting() -> str | None:
+    """The setting under which Spark offers joins to tables, off unless set; None in 4.0, which never offers any."""
+    import pyspark
+
+    offers = minor_version(pyspark.__version__) >= (4, 1)
+    return "spark.sql.optimizer.datasourceV2JoinPushdown" if offers else None
+
+
 def arrow_schema(struct: StructType) -> pa.Schema:
     """PySpark's Arrow schema, timestamps in UTC: ``timezone`` from 4.2, ``timestamp_utc`` before."""
     from pyspark.sql.pandas.types import to_arrow_schema

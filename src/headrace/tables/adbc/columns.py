@@ -25,13 +25,15 @@ _SQLITE_SAMPLE_ROWS = 1000
 class DatabaseColumn:
     """``sql`` asks for it; what the driver then sends is cast to ``type``.
 
-    ``bytewise``: text of which the database calls only equal bytes equal.
+    ``bytewise``: text of which the database calls only equal bytes equal. ``loose``: of no declared type in SQLite,
+    so that what is one value here may be several there (10 and '10').
     """
 
     name: str
     type: pa.DataType
     sql: str
     bytewise: bool = False
+    loose: bool = False
 
 
 def columns_of(cursor: Any, dialect: str | None, table: Sequence[str]) -> list[DatabaseColumn]:
@@ -74,6 +76,11 @@ def compared_sql(column: DatabaseColumn, dialect: str, *, equality: bool = False
     if column.type != pa.string() or (equality and column.bytewise):
         return column.sql
     return f"CAST({quoted(column.name)} AS TEXT) COLLATE {_BINARY_COLLATION[dialect]}"
+
+
+def joined_column(column: DatabaseColumn, dialect: str | None) -> str:
+    """A column of one side of a join. SQLite's text is cast: a number or a blob in it equals its text here too."""
+    return f"CAST({column.sql} AS TEXT)" if dialect == "sqlite" and column.type == pa.string() else column.sql
 
 
 def order_sql(key: SortKey, column: DatabaseColumn, dialect: str) -> str:
@@ -167,9 +174,9 @@ def _sqlite_columns(cursor: Any, table: Sequence[str]) -> list[DatabaseColumn]:
     """From the declared types by SQLite's own rules of affinity; from the first rows where those leave it open."""
     arguments = ", ".join(text_literal(part) for part in reversed(table))
     cursor.execute(f"SELECT name, type FROM pragma_table_xinfo({arguments}) WHERE hidden <> 1 ORDER BY cid")
-    declared = [(str(name), str(type_ or "").upper()) for name, type_ in cursor.fetchall()]
+    declared = [(str(name), _affinity(str(type_ or "").upper())) for name, type_ in cursor.fetchall()]
     return [
-        DatabaseColumn(name, _affinity(type_) or _sampled(cursor, table, name), quoted(name))
+        DatabaseColumn(name, type_ or _sampled(cursor, table, name), quoted(name), loose=type_ is None)
         for name, type_ in declared
     ]
 

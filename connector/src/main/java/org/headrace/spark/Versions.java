@@ -1,9 +1,11 @@
 package org.headrace.spark;
 
 import java.lang.reflect.Constructor;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -13,6 +15,8 @@ import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.QueryContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.PythonException;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
@@ -52,7 +56,83 @@ public final class Versions {
       Arrays.stream(SupportsReportStatistics.class.getMethods())
           .anyMatch(method -> method.getName().equals("reflectsFullyPushedDownFilters"));
 
+  /** From 4.1: what a builder is that can take in a join with another one. */
+  private static final Class<?> JOINING =
+      classOrNull("org.apache.spark.sql.connector.read.SupportsPushDownJoin");
+
+  private static final String JOIN_PUSHDOWN = "spark.sql.optimizer.datasourceV2JoinPushdown";
+
   private Versions() {}
+
+  /** What {@link #joining} asks of a builder, without the types that only later versions have. */
+  public interface JoinTaker extends ScanBuilder {
+    /** Whether a join with {@code other} is worth an offer. */
+    boolean canJoin(JoinTaker other);
+
+    /** Offers a join: {@code type} is a JoinType's name, each column comes with its name among the joined rows. */
+    boolean pushJoin(
+        JoinTaker other, String type, List<String[]> left, List<String[]> right, Predicate condition);
+  }
+
+  /** Whether this Spark, under this session's settings, offers joins. */
+  public static boolean offersJoins() {
+    return JOINING != null && Boolean.parseBoolean(SQLConf.get().getConfString(JOIN_PUSHDOWN, "false"));
+  }
+
+  /** The builder, in a form that Spark offers joins to. Only where {@link #offersJoins}. */
+  public static ScanBuilder joining(JoinTaker builder) {
+    List<Class<?>> interfaces = new ArrayList<>(Arrays.asList(builder.getClass().getInterfaces()));
+    interfaces.add(JOINING);
+    return (ScanBuilder)
+        Proxy.newProxyInstance(
+            builder.getClass().getClassLoader(), interfaces.toArray(new Class<?>[0]), new Joining(builder));
+  }
+
+  private record Joining(JoinTaker builder) implements InvocationHandler {
+    @Override
+    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
+      switch (method.getName()) {
+        case "equals":
+          return proxy == arguments[0];
+        case "isOtherSideCompatibleForJoin":
+          JoinTaker candidate = builderOf(arguments[0]);
+          return candidate != null && builder.canJoin(candidate);
+        case "pushDownJoin":
+          return builder.pushJoin(
+              builderOf(arguments[0]),
+              ((Enum<?>) arguments[1]).name(),
+              columns((Object[]) arguments[2]),
+              columns((Object[]) arguments[3]),
+              (Predicate) arguments[4]);
+        default:
+          try {
+            return method.invoke(builder, arguments);
+          } catch (InvocationTargetException e) {
+            throw e.getCause();
+          }
+      }
+    }
+
+    private static JoinTaker builderOf(Object proxy) {
+      boolean ours = Proxy.isProxyClass(proxy.getClass()) && Proxy.getInvocationHandler(proxy) instanceof Joining;
+      return ours ? ((Joining) Proxy.getInvocationHandler(proxy)).builder() : null;
+    }
+
+    /** Of Spark's ColumnWithAlias: a column, and its name in the joined rows, null where that is the same. */
+    private static List<String[]> columns(Object[] columnsWithAlias) {
+      List<String[]> columns = new ArrayList<>();
+      try {
+        for (Object column : columnsWithAlias) {
+          String name = (String) column.getClass().getMethod("colName").invoke(column);
+          String alias = (String) column.getClass().getMethod("alias").invoke(column);
+          columns.add(new String[] {name, alias == null ? name : alias});
+        }
+      } catch (ReflectiveOperationException e) {
+        throw unexpected(e);
+      }
+      return columns;
+    }
+  }
 
   /** Whether Spark, if asked to, puts a filter back above a scan that filters exactly; it looks for such ones. */
   public static boolean putsFiltersBack() {

@@ -10,6 +10,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.scan.HeadraceScanBuilder;
 
@@ -21,18 +22,21 @@ final class HeadraceTable implements SupportsRead {
   private final String name;
   private final String id;
   private final StructType schema;
+  private final boolean joins;
 
-  HeadraceTable(String context, String name, String id, StructType schema) {
+  HeadraceTable(String context, String name, String id, StructType schema, boolean joins) {
     this.context = context;
     this.name = name;
     this.id = id;
     this.schema = schema;
+    this.joins = joins;
   }
 
   /** The table that Python answered with. */
   static HeadraceTable of(String context, JsonNode answer) {
     StructType schema = (StructType) DataType.fromJson(answer.get("schema").toString());
-    return new HeadraceTable(context, answer.get("name").asText(), answer.get("table").asText(), schema);
+    boolean joins = answer.path("joins").asBoolean();
+    return new HeadraceTable(context, answer.get("name").asText(), answer.get("table").asText(), schema, joins);
   }
 
   /** As {@link #of}, for one that Python keeps only as long as the JVM does: it is told when this object is garbage. */
@@ -73,7 +77,8 @@ final class HeadraceTable implements SupportsRead {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return new HeadraceScanBuilder(context, id, name, schema);
+    HeadraceScanBuilder builder = new HeadraceScanBuilder(context, id, name, schema);
+    return joins && Versions.offersJoins() ? Versions.joining(builder) : builder;
   }
 
   /** Spark before 4.3 finds a cached query again by the equality of its tables. */

@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
@@ -39,10 +40,14 @@ public final class HeadraceScanBuilder
         SupportsPushDownTopN,
         SupportsPushDownOffset,
         SupportsPushDownLimit,
-        SupportsPushDownRequiredColumns {
+        SupportsPushDownRequiredColumns,
+        Versions.JoinTaker {
+  private static final Map<String, String> JOIN_TYPES =
+      Map.of("INNER_JOIN", "inner", "LEFT_OUTER_JOIN", "left", "RIGHT_OUTER_JOIN", "right");
+
   private final Negotiation negotiation;
   private final String tableName;
-  private final StructType schema;
+  private StructType schema;
   private final List<Predicate> pushed = new ArrayList<>();
   private final List<Predicate> exact = new ArrayList<>();
   private StructType columns;
@@ -83,6 +88,36 @@ public final class HeadraceScanBuilder
   @Override
   public Predicate[] pushedPredicates() {
     return pushed.toArray(new Predicate[0]);
+  }
+
+  /** Python is asked about all that Spark could offer, also where it must refuse: explain then says why. */
+  @Override
+  public boolean canJoin(Versions.JoinTaker other) {
+    return other instanceof HeadraceScanBuilder builder && negotiation.isWith(builder.negotiation);
+  }
+
+  /** After a join that was taken this builder is about the joined rows, and Spark forgets the other one. */
+  @Override
+  public boolean pushJoin(
+      Versions.JoinTaker other, String type, List<String[]> left, List<String[]> right, Predicate condition) {
+    String how = JOIN_TYPES.get(type);
+    if (how == null || !(other instanceof HeadraceScanBuilder builder)) {
+      return false;
+    }
+    ObjectNode join = Planners.JSON.createObjectNode();
+    join.put("how", how);
+    join.set("left", Planners.JSON.valueToTree(left));
+    join.set("right", Planners.JSON.valueToTree(right));
+    join.set("condition", PredicateJson.of(condition));
+    join.set("other", builder.negotiation.question());
+    JsonNode joined = negotiation.offer("join", join).get("schema");
+    if (joined.isNull()) {
+      return false;
+    }
+    schema = (StructType) DataType.fromJson(joined.toString());
+    columns = schema;
+    exact.clear();
+    return true;
   }
 
   @Override

@@ -58,7 +58,17 @@ final class Negotiation {
     return ask("plan");
   }
 
+  /** Whether both are known to the same Python. */
+  boolean isWith(Negotiation other) {
+    return context.equals(other.context);
+  }
+
   private JsonNode ask(String operation) {
+    return Planners.ask(context, operation, question());
+  }
+
+  /** What tells Python which negotiation is meant, and what it has not been told yet. */
+  ObjectNode question() {
     ObjectNode question = Planners.JSON.createObjectNode();
     question.put("scan", id);
     question.put("table", table);
@@ -68,7 +78,7 @@ final class Negotiation {
       begun = true;
       CLEANER.register(this, release(context, id));
     }
-    return Planners.ask(context, operation, question);
+    return question;
   }
 
   private static Runnable release(String context, String id) {

@@ -1,0 +1,65 @@
+"""Spark's physical plan, walked through for Headrace's scans and what stands above each; driver Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_SCAN_CLASS = "org.headrace.spark.scan.HeadraceScan"
+LIMITS = ("GlobalLimitExec", "LocalLimitExec", "CollectLimitExec", "TakeOrderedAndProjectExec")
+EXCHANGES = ("ShuffleExchangeExec", "BroadcastExchangeExec")
+PASS_ROWS_ON = (*LIMITS, "ColumnarToRowExec", "ProjectExec", "WholeStageCodegenExec", "InputAdapter")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operator above a scan, and which of its children leads to the scan."""
+
+    node: Any
+    child: int
+
+    @property
+    def name(self) -> str:
+        return str(self.node.getClass().getSimpleName())
+
+
+@dataclass(frozen=True)
+class FoundScan:
+    """A scan of ours in the physical plan; ``above`` runs from the scan's parent to the root."""
+
+    scan: Any
+    above: tuple[Step, ...]
+    cached: bool
+
+
+def scans_of(node: Any, above: tuple[Step, ...], cached: bool) -> Iterator[FoundScan]:
+    """All scans below ``node``: through adaptive plans (as first planned), caches, commands and subqueries."""
+    name = node.getClass().getSimpleName()
+    if name == "BatchScanExec" and node.scan().getClass().getName() == _SCAN_CLASS:
+        yield FoundScan(node.scan(), above, cached)
+    elif name == "AdaptiveSparkPlanExec":
+        yield from scans_of(node.initialPlan(), above, cached)
+    elif name == "InMemoryTableScanExec":
+        yield from scans_of(node.relation().cachedPlan(), (), True)
+    elif name == "CommandResultExec":
+        yield from scans_of(node.commandPhysicalPlan(), (), cached)
+    for index, child in enumerate(elements(node.children())):
+        yield from scans_of(child, (Step(node, index), *above), cached)
+    for subquery in elements(node.subqueries()):
+        yield from scans_of(subquery, (), cached)
+
+
+def elements(sequence: Any) -> list[Any]:
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def conditions(above: tuple[Step, ...]) -> list[str]:
+    """What Spark filters by, in its own words, right above the scan."""
+    found = []
+    for step in above:
+        if step.name == "FilterExec":
+            found.append(str(step.node.condition().sql()))
+        elif step.name not in PASS_ROWS_ON:
+            break
+    return found

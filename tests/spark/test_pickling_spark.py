@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 
 import headrace as hr
 from plan_module import MODULE
-from producing import FunctionTable, ten_rows
+from producing import NUMBERS, FunctionTable, ten_rows
 
 
 def test_plan_with_a_live_object_works_with_driver_placement(ctx: hr.SessionContext) -> None:
@@ -41,3 +42,14 @@ def test_provider_defined_in_a_cell_works(ctx: hr.SessionContext) -> None:
     assert ctx.collect("SELECT a FROM cell").to_pydict() == {"a": [42]}
     exec(compile("ANSWER = 43", "<cell 2>", "exec"), cell)
     assert ctx.collect("SELECT a FROM cell").to_pydict() == {"a": [43]}
+
+
+def test_plan_that_carries_20_megabytes_works_on_executors(ctx: hr.SessionContext) -> None:
+    """Jackson, which reads Python's answers, stops at strings of 20 million characters unless told otherwise."""
+    carried = os.urandom(20 << 20)
+
+    def first_and_last(_partition: int) -> Any:
+        yield pa.record_batch([pa.array([len(carried), carried[-1]], pa.int64())], schema=NUMBERS)
+
+    ctx.register_table("large", FunctionTable(first_and_last))
+    assert ctx.collect("SELECT a FROM large").to_pydict() == {"a": [20 << 20, carried[-1]]}

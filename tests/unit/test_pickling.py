@@ -115,6 +115,14 @@ def test_plan_that_cannot_be_pickled_names_plan_table_and_way_out() -> None:
         pickled_task(task_of(plan), by_value=False)
 
 
+def test_plan_that_is_too_large_names_plan_size_and_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickling, "_MAX_PICKLED_BYTES", 1 << 20)
+    plan = FunctionPlan(NUMBERS, ten_rows, 1, hr.Placement.EXECUTORS)
+    plan.data = bytes(2 << 20)  # type: ignore[attr-defined]
+    with pytest.raises(hr.PlanError, match=r"FunctionPlan \(table 't'\).*has 2 MB, more than the 1 MB.*offsets"):
+        pickled_task(task_of(plan), by_value=False)
+
+
 # -- failures travel too ------------------------------------------------------------------------------------------
 
 

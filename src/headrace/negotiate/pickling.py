@@ -27,23 +27,32 @@ _INSTALLED = tuple(
 )
 _SITE_DIRECTORIES = {"site-packages", "dist-packages"}
 _BY_VALUE = threading.Lock()
+_MAX_PICKLED_BYTES = 256 << 20
 
 
 def pickled_task(task: ScanTask, *, by_value: bool) -> bytes:
-    """Pickle a scan for Spark's Python workers. Raises PlanError, naming the plan, where that is impossible.
+    """Pickle a scan for Spark's Python workers. Raises PlanError, naming the plan, where it cannot be, or is too large.
 
     Classes of the script or notebook itself always travel by value. With ``by_value`` so does every module
     that is not installed (a file beside the script): the executors of a cluster could not import it. On one
     machine they can, because the driver's search path travels along.
     """
+    plan = f"{task.plan_name} (table {task.table!r})"
     try:
-        return pickled(task, by_value=by_value)
+        made = pickled(task, by_value=by_value)
     except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
         raise PlanError(
-            f"{task.plan_name} (table {task.table!r}) cannot be pickled for Spark's Python workers: "
+            f"{plan} cannot be pickled for Spark's Python workers: "
             f"{type(error).__name__}: {error}. Make the plan hold only what can be pickled (open connections and "
             "files in execute), or set placement = Placement.DRIVER to run it in this process."
         ) from error
+    if len(made) > _MAX_PICKLED_BYTES:
+        raise PlanError(
+            f"{plan} is pickled for Spark's Python workers, and has {len(made) >> 20} MB, more than the "
+            f"{_MAX_PICKLED_BYTES >> 20} MB that a plan may have. Give it paths and offsets and load the data in "
+            "execute, or set placement = Placement.DRIVER to run it in this process, where nothing is pickled."
+        )
+    return made
 
 
 def pickled(value: object, *, by_value: bool) -> bytes:

@@ -1,6 +1,8 @@
 package org.headrace.spark.planner;
 
+import com.fasterxml.jackson.core.JsonFactory;
 import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.Map;
@@ -18,7 +20,7 @@ import org.headrace.spark.HeadraceException;
 
 /** The live Python planners of this driver JVM, one per session context, and how to ask them. */
 public final class Planners {
-  public static final ObjectMapper JSON = new ObjectMapper();
+  public static final ObjectMapper JSON = new ObjectMapper(factory());
   private static final Map<String, Planner> LIVE = new ConcurrentHashMap<>();
   private static final Set<String> REMOTE = ConcurrentHashMap.newKeySet();
 
@@ -40,6 +42,12 @@ public final class Planners {
           });
 
   private Planners() {}
+
+  /** A pickled plan is one string of the answer, however long it is; of itself Jackson reads 20 million characters. */
+  private static JsonFactory factory() {
+    StreamReadConstraints anyLength = StreamReadConstraints.builder().maxStringLength(Integer.MAX_VALUE).build();
+    return JsonFactory.builder().streamReadConstraints(anyLength).build();
+  }
 
   /** Called from Python when a session context opens. */
   public static void register(String context, Planner planner) {

@@ -107,6 +107,32 @@ class HonestTable(hr.TableProvider):
         return hr.Statistics(num_rows=30)
 
 
+SOME_COLUMNS = ("city", "value", "name", "score")
+
+
+def with_some_columns(provider: type[hr.TableProvider]) -> type[hr.TableProvider]:
+    """The same, with fewer columns: there are fewer filters for the kit to try."""
+
+    class Narrow(provider):  # type: ignore[misc, valid-type]
+        def schema(self) -> pa.Schema:
+            return pa.schema([SCHEMA.field(name) for name in SOME_COLUMNS])
+
+    Narrow.__name__ = provider.__name__
+    return Narrow
+
+
+def without_filters(provider: type[hr.TableProvider]) -> type[hr.TableProvider]:
+    """The same, leaving filters to Spark: the kit has much less to try."""
+
+    class Plain(provider):  # type: ignore[misc, valid-type]
+        def supports_filters_pushdown(self, filters: Sequence[hr.Expr]) -> Sequence[FilterPushdown]:
+            super().supports_filters_pushdown(filters)
+            return [FilterPushdown.UNSUPPORTED] * len(filters)
+
+    Plain.__name__ = provider.__name__
+    return Plain
+
+
 def one_batch(rows: pa.Table) -> pa.RecordBatch:
     batches = rows.combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)

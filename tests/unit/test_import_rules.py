@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -55,11 +56,14 @@ NEVER = {"push.channel": ["pyarrow"], "push.lanes": ["pyarrow"]}
 """The channel counts things; it does not know that they are Arrow."""
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
+@functools.cache
+def modules() -> list[tuple[str, ast.Module]]:
+    found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        yield name, ast.parse(path.read_text(), str(path))
+        found.append((name, ast.parse(path.read_text(), str(path))))
+    return found
 
 
 def imports(tree: ast.Module) -> Iterator[str]:

@@ -8,21 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import class_archive
-import effort
 import headrace as hr
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["postgres"]
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak", action="store_true", help="try every random case, not a share of them")
+pytest_plugins = ["costs", "effort", "postgres"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    effort.set_soak(config.getoption("soak"))
     class_archive.use()
 
 

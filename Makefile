@@ -14,9 +14,12 @@ JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 UNIT_TESTS := -n 2 --dist worksteal tests/unit
 PROCESS_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/process
 SPARK_TESTS := -n 2 --dist loadfile --no-loadscope-reorder tests/spark
+# Every promise once, and the further cases of the tests that have many (tests/support/effort.py).
+DAILY := --part daily
+REST := --part rest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test unit soak test-oldest matrix jars lint docs bench faults jar wheel release-check clean jdk
+.PHONY: help demo test rest unit soak test-oldest matrix jars lint docs bench faults jar wheel release-check clean jdk
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -24,17 +27,21 @@ help:  ## Show this list
 demo: $(STAMP) $(JAR)  ## Run the main job: a pull and a push table, queried live
 	$(BIN)/headrace demo
 
-test: $(STAMP) $(JAR) $(ARCHIVE)  ## Run the tests of every day, several at a time (TESTS="tests/spark -k stop" for some, one by one)
+test: $(STAMP) $(JAR) $(ARCHIVE)  ## Run every promise once, several tests at a time (TESTS="tests/spark -k stop" for all cases of some)
 ifdef TESTS
 	$(BIN)/python -m pytest $(TESTS)
 else
-	$(BIN)/python -m pytest $(UNIT_TESTS)
-	$(BIN)/python -m pytest $(PROCESS_TESTS)
-	$(BIN)/python -m pytest $(SPARK_TESTS)
+	$(BIN)/python -m pytest $(DAILY) $(UNIT_TESTS)
+	$(BIN)/python -m pytest $(DAILY) $(PROCESS_TESTS)
+	$(BIN)/python -m pytest $(DAILY) $(SPARK_TESTS)
 endif
 
-unit: $(STAMP)  ## Run the tests that need no Spark
-	$(BIN)/python -m pytest $(UNIT_TESTS)
+rest: $(STAMP) $(JAR) $(ARCHIVE)  ## Run the cases that test leaves out
+	$(BIN)/python -m pytest $(REST) $(UNIT_TESTS)
+	$(BIN)/python -m pytest $(REST) $(SPARK_TESTS) tests/process
+
+unit: $(STAMP)  ## Run the tests of test that need no Spark
+	$(BIN)/python -m pytest $(DAILY) $(UNIT_TESTS)
 
 soak: $(STAMP) $(JAR) $(ARCHIVE)  ## Run every test with all its random cases, then the long ones (TESTS="tests/soak" for some)
 ifdef TESTS
@@ -47,7 +54,7 @@ else
 endif
 
 test-oldest:  ## Run the core tests on the oldest Spark, in an environment of its own
-	$(MAKE) test SPARK=4.0 VENV=.venv-oldest TESTS="-n 2 --dist loadfile tests/spark -m core"
+	$(MAKE) test SPARK=4.0 VENV=.venv-oldest TESTS="$(DAILY) -n 2 --dist loadfile --no-loadscope-reorder tests/spark -m core"
 
 matrix: $(STAMP) jars  ## Run the tests on every Spark, JDK and Python at hand; writes docs/compatibility.md
 	$(BIN)/python -m tools.matrix $(ARGS)

@@ -37,6 +37,7 @@ SIGNALS = pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.daily("*-SIGKILL")
 @SIGNALS
 @pytest.mark.parametrize("who", ["collect", "stream"])
 def test_jvm_killed_ends_queries_with_one_named_error(signal: str, who: str) -> None:
@@ -49,6 +50,7 @@ def test_jvm_killed_ends_queries_with_one_named_error(signal: str, who: str) -> 
     assert seconds < SOON_S
 
 
+@pytest.mark.daily("*-SIGKILL")
 @SIGNALS
 @pytest.mark.parametrize("who", ["sink that is read", "sink that is not read"])
 def test_jvm_killed_releases_producers(signal: str, who: str) -> None:
@@ -58,6 +60,7 @@ def test_jvm_killed_releases_producers(signal: str, who: str) -> None:
     assert seconds < SOON_S
 
 
+@pytest.mark.daily("*-SIGKILL")
 @SIGNALS
 @pytest.mark.parametrize("method", ["sql", "register", "names"])
 def test_jvm_killed_is_what_methods_say_afterwards(signal: str, method: str) -> None:
@@ -66,6 +69,7 @@ def test_jvm_killed_is_what_methods_say_afterwards(signal: str, method: str) -> 
     assert "make a new one" in text
 
 
+@pytest.mark.daily("SIGKILL")
 @SIGNALS
 def test_jvm_killed_close_ends_and_leaves_nothing(signal: str) -> None:
     found = killed(signal)
@@ -74,6 +78,7 @@ def test_jvm_killed_close_ends_and_leaves_nothing(signal: str) -> None:
     assert found["directories"] == []
 
 
+@pytest.mark.daily("SIGKILL")
 @SIGNALS
 def test_jvm_killed_another_context_can_be_started(signal: str) -> None:
     assert killed(signal)["active"] is False

@@ -67,6 +67,7 @@ QUERIES = [
 ]
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize("query", QUERIES)
 def test_queries_over_columns_as_they_are_answer_as_over_plain_ones(ctx: hr.SessionContext, query: str) -> None:
     found = []
@@ -215,6 +216,7 @@ BROKEN: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
+@pytest.mark.daily(every=3)
 @pytest.mark.parametrize(("made", "message"), BROKEN.values(), ids=BROKEN)
 def test_broken_columns_as_they_are_are_a_named_error_and_leak_nothing(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, made: Callable[[], bytes], message: str

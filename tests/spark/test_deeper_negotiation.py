@@ -13,6 +13,8 @@ import pytest
 import headrace as hr
 from versions import has
 
+pytestmark = pytest.mark.daily("adaptive*")  # as most sessions are; tests say which they try without, too
+
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("d", pa.decimal128(10, 2)), ("x", pa.float32())])
 ROWS = [
     {"k": None if n % 11 == 3 else "abc"[n % 3], "n": n, "d": decimal.Decimal(n) / 4, "x": n / 8} for n in range(60)
@@ -165,6 +167,7 @@ def plan_of(ctx: hr.SessionContext, query: str) -> str:
 ORDERS = ["n DESC", "k, n", "k DESC NULLS FIRST, n DESC", "k NULLS LAST, n"]
 
 
+@pytest.mark.daily("adaptive-*", "not adaptive-k, n")
 @pytest.mark.parametrize("order", ORDERS)
 def test_exact_top_n_needs_no_sort_of_sparks(ctx: hr.SessionContext, answers: Answers, order: str) -> None:
     answers.top_n = hr.Pushdown.EXACT
@@ -176,6 +179,7 @@ def test_exact_top_n_needs_no_sort_of_sparks(ctx: hr.SessionContext, answers: An
     assert len(answers.requests[-1].order) == len(order.split(","))
 
 
+@pytest.mark.daily("adaptive-n DESC", "not adaptive-k NULLS LAST, n")
 @pytest.mark.parametrize("order", ORDERS)
 def test_inexact_top_n_is_sorted_again_by_spark(ctx: hr.SessionContext, answers: Answers, order: str) -> None:
     answers.top_n = hr.Pushdown.INEXACT
@@ -204,6 +208,7 @@ def test_exact_top_n_of_several_partitions_is_refused(ctx: hr.SessionContext, an
         ctx.collect("SELECT k, n FROM t ORDER BY n LIMIT 5")
 
 
+@pytest.mark.daily("adaptive-2", "adaptive-100", "not adaptive-7")
 @pytest.mark.parametrize("offset", [0, 2, 7, 100])
 def test_offset_after_an_exact_top_n_is_pushed(ctx: hr.SessionContext, answers: Answers, offset: int) -> None:
     answers.top_n, answers.offset = hr.Pushdown.EXACT, True
@@ -241,6 +246,7 @@ COMPLETE_ONLY = [
 ]
 
 
+@pytest.mark.daily("adaptive-*", "not adaptive-SELECT k, avg*")
 @pytest.mark.parametrize("query", [*AGGREGATES, *COMPLETE_ONLY])
 def test_complete_aggregates_are_not_aggregated_again(ctx: hr.SessionContext, answers: Answers, query: str) -> None:
     answers.aggregate = hr.AggregatePushdown.COMPLETE
@@ -249,6 +255,7 @@ def test_complete_aggregates_are_not_aggregated_again(ctx: hr.SessionContext, an
     assert answers.requests[-1].aggregation is not None
 
 
+@pytest.mark.daily("adaptive-*", "not adaptive-SELECT k, avg*")
 @pytest.mark.parametrize("query", AGGREGATES)
 def test_partial_aggregates_are_merged_by_spark(ctx: hr.SessionContext, answers: Answers, query: str) -> None:
     answers.aggregate = hr.AggregatePushdown.PARTIAL
@@ -302,6 +309,7 @@ def dimension(ctx: hr.SessionContext) -> None:
 STAR = "SELECT count(*), sum(f.n) FROM t AS f JOIN d ON f.k = d.k WHERE d.colour = 'red'"
 
 
+@pytest.mark.daily("*")
 @pytest.mark.usefixtures("dimension")
 @pytest.mark.parametrize("by_key", [False, True], ids=["unknown", "keys"])
 def test_star_join_narrows_the_fact_table_before_it_is_read(

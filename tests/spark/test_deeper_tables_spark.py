@@ -13,6 +13,8 @@ import pytest
 import headrace as hr
 from versions import has
 
+pytestmark = pytest.mark.daily("adaptive*")  # as most sessions are; tests say which they try without, too
+
 DAYS, PER_DAY = 8, 50
 
 
@@ -135,6 +137,14 @@ BY_SUBQUERY = "SELECT count(*), sum(id) FROM {t} WHERE day >= (SELECT max(day) -
 SEMI = "SELECT count(*), min(id) FROM {t} WHERE day IN (SELECT day FROM days WHERE week = 3)"
 
 
+@pytest.mark.daily(
+    "adaptive-join-*",
+    "adaptive-semi join-mem",
+    "adaptive-subquery-listing",
+    "not adaptive-join-dataset",
+    "not adaptive-semi join-listing",
+    "not adaptive-subquery-mem",
+)
 @pytest.mark.parametrize("table", ["mem", "dataset", "listing"])
 @pytest.mark.parametrize("query", [STAR, SEMI, BY_SUBQUERY], ids=["join", "semi join", "subquery"])
 def test_join_makes_the_table_skip_partitions(
@@ -150,6 +160,7 @@ def test_join_makes_the_table_skip_partitions(
         assert f"2 of {DAYS} files" in last.describe()
 
 
+@pytest.mark.daily("adaptive-mem-mem", "adaptive-dataset-dataset", "not adaptive-mem-dataset")
 @pytest.mark.parametrize("table", ["mem", "dataset"])
 @pytest.mark.parametrize("small", ["mem", "dataset"])
 def test_small_table_that_filters_exactly_tells_its_keys_too(
@@ -172,11 +183,13 @@ def test_small_table_that_filters_exactly_tells_its_keys_too(
 NOTHING = "SELECT count(*), sum(f.id) FROM {t} AS f JOIN days ON f.day = days.day WHERE days.week = 77"
 
 
+@pytest.mark.daily("adaptive-*", "not adaptive-listing")
 @pytest.mark.parametrize("table", ["mem", "dataset", "listing"])
 def test_join_that_leaves_nothing_is_right(ctx: hr.SessionContext, facts: dict[str, Plans], table: str) -> None:
     assert same(ctx, NOTHING, table) == [{"count(1)": 0, "sum(id)": None}]
 
 
+@pytest.mark.daily("adaptive-dataset", "not adaptive-listing")
 @pytest.mark.parametrize("table", ["dataset", "listing"])
 def test_partitioned_join_is_right_with_runtime_filters(
     ctx: hr.SessionContext, facts: dict[str, Plans], table: str

@@ -46,6 +46,7 @@ def offered(ctx: hr.SessionContext, condition: str) -> list[hr.Expr]:
     return [expr for expr in every if expr not in added] or added
 
 
+@pytest.mark.daily(every=4)
 @pytest.mark.parametrize(("condition", "text", "nodes"), ROWS, ids=[row[0] for row in ROWS])
 def test_documented_predicate_is_what_spark_offers(
     shared: hr.SessionContext, condition: str, text: str, nodes: str

@@ -107,6 +107,13 @@ STOPPABLE = [
 ]
 
 
+@pytest.mark.daily(
+    "fast-*",
+    "every_20_ms-DRIVER",
+    "large-EXECUTORS",
+    "three_rows_then_*-EXECUTORS",
+    "three_rows_then_idle-DRIVER",
+)
 @pytest.mark.parametrize(
     ("producer", "placement"), STOPPABLE, ids=[f"{p.__name__}-{where.name}" for p, where in STOPPABLE]
 )
@@ -141,6 +148,12 @@ class Query(threading.Thread):
             context.removeJobTag(self.tag)
 
 
+@pytest.mark.daily(
+    "fast-interrupting-EXECUTORS",
+    "fast-not interrupting-DRIVER",
+    "three_rows_then_idle-interrupting-DRIVER",
+    "three_rows_then_idle-not interrupting-EXECUTORS",
+)
 @placements
 @pytest.mark.parametrize("interrupt", [True, False], ids=["interrupting", "not interrupting"])
 @pytest.mark.parametrize("producer", [fast, three_rows_then_idle])

@@ -212,6 +212,7 @@ def test_iterator_raising_in_close_fails_the_query_and_says_so(ctx: hr.SessionCo
     assert "while closing" in str(caught.value)
 
 
+@pytest.mark.daily("SystemExit-*", "KeyboardInterrupt-later-*", "GeneratorExit-first-*", "Abort-later-DRIVER")
 @placements
 @pytest.mark.parametrize("when", [raising, raising_after_a_batch], ids=["first", "later"])
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, Abort])
@@ -243,6 +244,7 @@ def test_base_exceptions_in_execute_leave_the_worker_usable(ctx: hr.SessionConte
     assert ctx.collect("SELECT a FROM pids").to_pydict()["a"] == before
 
 
+@pytest.mark.daily("*-EXECUTORS", "unpicklable-DRIVER")
 @placements
 @pytest.mark.parametrize(
     ("make", "kind", "words"),
@@ -335,6 +337,7 @@ WRONG_NAME = pa.record_batch({"b": pa.array([1], pa.int64())})
 WRONG_TYPE = pa.record_batch({"a": pa.array(["x"])})
 
 
+@pytest.mark.daily("*-EXECUTORS", "other type-DRIVER")
 @placements
 @pytest.mark.parametrize(
     ("function", "words"),
@@ -431,6 +434,7 @@ def plan_with(**attributes: Any) -> Callable[[hr.ScanRequest], hr.ExecutionPlan]
     return scan
 
 
+@pytest.mark.daily(every=3)
 @pytest.mark.parametrize(
     ("scan", "words"),
     [

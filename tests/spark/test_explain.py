@@ -130,6 +130,7 @@ USED_TO_GROUP = f"used: no shuffle before {GROUPS}Aggregate"
 USED_SORTED = "used: no sort before SortAggregate"
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.usefixtures("no_broadcast")
 @pytest.mark.parametrize(
     ("query", "partitioning", "ordering"),
@@ -191,6 +192,7 @@ def test_explain_setting_that_forbids_the_partitioning_is_named(stated: hr.Sessi
     assert "not used: spark.sql.sources.v2.bucketing.enabled is off (the default of Spark 4.0)" in text
 
 
+@pytest.mark.daily(every=3)
 @pytest.mark.parametrize(
     "query",
     [

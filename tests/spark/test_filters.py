@@ -154,6 +154,7 @@ def shared(spark: SparkSession) -> Iterator[hr.SessionContext]:
         yield context
 
 
+@pytest.mark.daily(every=4)
 @pytest.mark.parametrize("condition", OFFERED)
 def test_filter_offered_is_the_expression_of_the_condition(shared: hr.SessionContext, condition: str) -> None:
     provider = Recorder(SCHEMA, [[]], answer=inexact)

@@ -43,6 +43,7 @@ WRONG = {
 }
 
 
+@pytest.mark.daily(every=3)
 @pytest.mark.parametrize(("sent", "message"), WRONG.values(), ids=WRONG)
 def test_reader_wrong_frames_are_a_named_error(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, sent: bytes, message: str

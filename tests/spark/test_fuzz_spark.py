@@ -30,6 +30,7 @@ def mutated(seed: int) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.daily("?")
 @pytest.mark.parametrize("seed", range(25))
 def test_reader_damaged_stream_is_a_named_error_or_whole_and_leaks_nothing(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, seed: int

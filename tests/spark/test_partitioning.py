@@ -112,6 +112,7 @@ KEYS: dict[pa.DataType, list[Any]] = {
 }
 
 
+@pytest.mark.daily(every=4)
 @pytest.mark.parametrize("type_", KEYS, ids=str)
 def test_key_partitioning_of_every_type_groups_without_exchange(ctx: hr.SessionContext, type_: pa.DataType) -> None:
     schema = pa.schema([("k", type_), ("n", pa.int64())])
@@ -147,6 +148,7 @@ def test_key_partitioning_join_group_and_window_have_no_exchange(ctx: hr.Session
     check(ctx, "SELECT a, b, max(n) FROM x GROUP BY a, b", {}, shuffles=0)
 
 
+@pytest.mark.daily("JOIN", "FULL JOIN", "LEFT ANTI JOIN")
 @pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"])
 def test_key_partitioning_join_with_duplicate_missing_and_null_keys_is_right(ctx: hr.SessionContext, kind: str) -> None:
     schema = pa.schema([("k", pa.int64()), ("n", pa.int64())])
@@ -205,6 +207,7 @@ def test_partitioning_of_a_union_groups_right(ctx: hr.SessionContext) -> None:
 INTS = pa.schema([("a", pa.int32()), ("b", pa.int64()), ("n", pa.int64())])
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(
     "other",
     [hashed(("a",), 4, "another"), hashed(("a",), 3), hashed(("a",), 4, schema=INTS), by_a(), hashed(("a", "b"), 4)],
@@ -217,6 +220,7 @@ def test_hash_partitioning_that_differs_is_shuffled_and_right(ctx: hr.SessionCon
     assert exchanges(frame) >= 1
 
 
+@pytest.mark.daily("[124]")
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 7])
 def test_hash_partitioning_of_several_columns_is_right_for_one_of_them(ctx: hr.SessionContext, n: int) -> None:
     reported = 0 if n == 1 or n > 2 else 1
@@ -266,6 +270,7 @@ def test_key_partitioning_by_binary_is_kept_back_where_spark_would_shuffle_by_it
     assert frame.count() == 4
 
 
+@pytest.mark.daily("key-sorting", "hash-partitionKeyOrdering", "hash2-preserveKeyOrderingOnCoalesce")
 @pytest.mark.parametrize("name", ["sorting", "partitionKeyOrdering", "preserveKeyOrderingOnCoalesce"])
 @pytest.mark.parametrize("provider", [by_a(), hashed(("a",), 4), hashed(("a", "b"), 4)], ids=["key", "hash", "hash2"])
 def test_partitioning_under_ordering_settings_sorts_right(

@@ -159,6 +159,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.daily(every=3)
 @pytest.mark.parametrize(("poison", "message"), REFUSED.items(), ids=[poison.__name__ for poison in REFUSED])
 def test_worker_that_sent_something_else_fails_its_query_and_is_never_used_again(
     ctx: hr.SessionContext, marks: Marks, poison: Callable[[int], bytes], message: str

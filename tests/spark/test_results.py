@@ -129,6 +129,7 @@ FRAMES = {
 }
 
 
+@pytest.mark.daily(every=3)
 @pytest.mark.parametrize("sql", FRAMES.values(), ids=FRAMES)
 def test_result_of_any_query_equals_what_toarrow_gives(ctx: hr.SessionContext, sql: str) -> None:
     expected = ctx.sql(sql).toArrow()

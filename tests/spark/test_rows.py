@@ -158,6 +158,7 @@ class CountingTable(hr.TableProvider):
         return self._plan
 
 
+@pytest.mark.daily("*-Placement.EXECUTORS", "20000-3-7-Placement.DRIVER")
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize(
     ("total", "partitions", "size"),

@@ -132,6 +132,7 @@ def test_register_table_replacing_what_is_not_there_registers_it(ctx: hr.Session
 # -- names --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.daily(every=3)
 @pytest.mark.parametrize(
     "name", ["my table", "1st", "select", "größe", "表", "a-b", "a'b", 'a"b', "a;b", "%s", "x" * 200]
 )

@@ -134,6 +134,7 @@ EACH_IN_ONE_WAY = [(name, *WAYS[i % 4]) for i, name in enumerate(QUERIES)]
 IN_EVERY_WAY = [(name, *way) for name in SCANNED_TWICE_BY_SPARK for way in WAYS]
 
 
+@pytest.mark.daily("*-1-adaptive", "order by*-3-fixed", "replicated join-3-fixed")
 @pytest.mark.parametrize(
     ("name", "partitions", "adaptive"),
     sorted({*EACH_IN_ONE_WAY, *IN_EVERY_WAY}),
@@ -223,6 +224,7 @@ ACTIONS: dict[str, Callable[[DataFrame], Any]] = {
 }
 
 
+@pytest.mark.daily(every=3)
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
 def test_action_on_a_streaming_table_gets_everything_once(
@@ -295,6 +297,7 @@ TWICE = {
 }
 
 
+@pytest.mark.daily(every=3)
 @pytest.mark.parametrize("sql", TWICE.values(), ids=TWICE)
 def test_query_that_scans_twice_is_refused_before_a_row_is_read(ctx: hr.SessionContext, sql: str) -> None:
     sink = filled(ctx, "t", COUNT)

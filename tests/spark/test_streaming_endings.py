@@ -87,6 +87,14 @@ def cancel_tag(live: Live) -> None:
     live.ctx.spark.sparkContext.cancelJobsWithTag("live")
 
 
+@pytest.mark.daily(
+    "2-blocked-stream closed",
+    "2-busy-all jobs cancelled",
+    "2-idle-tag cancelled",
+    "256-blocked-tag cancelled",
+    "256-busy-stream closed",
+    "256-idle-all jobs cancelled",
+)
 @pytest.mark.parametrize(
     ("start", "cancel"),
     [(Live.execute, close_stream), (Live.collect, cancel_all), (Live.collect, cancel_tag)],

@@ -53,8 +53,8 @@ class ProductsTable(hr.TableProvider):
 def parameter(expr: hr.Expr) -> tuple[str | None, str, hr.FilterPushdown]:
     """The query parameter for a filter, its value, and how exactly the service does what the filter means."""
     match expr:
-        case hr.Comparison("=", hr.Column("category"), hr.Literal(value)) if value is not None:
-            return "category", value, hr.FilterPushdown.EXACT
+        case hr.Comparison("=", hr.Column("category"), hr.Literal(value)) if value:
+            return "category", value, hr.FilterPushdown.EXACT  # not for '': many services take category= for no filter
         case hr.Comparison(">=", hr.Column("created"), hr.Literal(value)) if value is not None:
             return "since", value.isoformat(), hr.FilterPushdown.EXACT
         case hr.Comparison(">", hr.Column("created"), hr.Literal(value)) if value is not None:

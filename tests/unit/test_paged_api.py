@@ -199,6 +199,28 @@ def test_filters_become_parameters_and_keep_their_promises() -> None:
         assert service.asked[0] == {"kind": "a", "since": "2024-01-03", "page": "1", "per_page": "1"}
 
 
+def test_filters_that_a_service_may_misread_stay_with_spark(service: Service) -> None:
+    by_kinds = hr.ApiFilter("kinds", "kind", "IN")
+    by_price = hr.ApiFilter("price", "price")
+    table = paged(service, filters=[*FILTERS, by_kinds, by_price])
+    column, price = hr.Column("kind"), hr.Column("price")
+    empty, one, two = (hr.Literal(text, pa.string()) for text in ("", "a", "a,b"))
+    nan = hr.Literal(float("nan"), pa.float64())
+    assert (
+        table.supports_filters_pushdown(
+            [
+                hr.Comparison("=", column, empty),  # kind= is no filter at all to this service, and to many others
+                hr.InList(column, (one, empty)),
+                hr.InList(column, (one, two)),
+                hr.Comparison("=", price, nan),
+            ]
+        )
+        == [hr.Pushdown.UNSUPPORTED] * 4
+    )
+    used = [hr.Comparison("=", column, two), hr.InList(column, (one, one))]
+    assert table.supports_filters_pushdown(used) == [hr.Pushdown.EXACT] * 2
+
+
 @pytest.mark.parametrize("trouble", [(503, {}), (429, {"Retry-After": "0"}), (0, {})], ids=["503", "429", "hangs up"])
 def test_requests_that_fail_now_and_then_are_tried_again(service: Service, trouble: tuple[int, dict[str, str]]) -> None:
     service.trouble = lambda number: trouble if number % 3 == 1 else None
@@ -264,6 +286,8 @@ def test_reading_stopped_early_cancels_the_requests_in_flight(service: Service) 
 def test_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="a column that the schema does not have"):
         hr.PagedApi("http://x", SCHEMA, filters=[hr.ApiFilter("x", "missing")])
+    with pytest.raises(TypeError, match=r"hr\.ApiFilter\(parameter, column, op\), not 'kind'"):
+        hr.PagedApi("http://x", SCHEMA, filters=["kind"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="must be positive"):
         hr.PagedApi("http://x", SCHEMA, at_once=0)
     with pytest.raises(TypeError, match=r"pyarrow\.Schema"):

@@ -65,6 +65,9 @@ class ApiFilter:
     ``op`` is one of ``= < <= > >= IN``; the values of an IN are joined by commas. ``exact=False``: rows that do not
     match may come too, none that matches is missing, and Spark filters again. ``text`` makes the parameter's text of a
     value; by default dates and timestamps are ISO, booleans are ``true`` and ``false``.
+
+    Left to Spark is what a service may take for something else: an empty text (many take that for no filter at all), a
+    NaN, and within an IN a text with a comma.
     """
 
     parameter: str
@@ -82,7 +85,12 @@ class ApiFilter:
                 values = [option.value if isinstance(option, Literal) else None for option in options]
             case _:
                 return None
-        return None if None in values else ",".join(map(self.text or _text, values))
+        if any(value is None or value != value for value in values):
+            return None
+        texts = [(self.text or _text)(value) for value in values]
+        if "" in texts or (self.op == "IN" and any("," in text for text in texts)):
+            return None
+        return ",".join(texts)
 
 
 def answers(declared: Sequence[ApiFilter], filters: Sequence[Expr]) -> list[tuple[Pushdown, str, str]]:

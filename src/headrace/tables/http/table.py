@@ -60,6 +60,8 @@ class PagedApi(TableProvider):
         if not isinstance(schema, pa.Schema):
             raise TypeError(f"PagedApi takes a pyarrow.Schema second, not {type(schema).__name__}")
         for one in filters:
+            if not isinstance(one, ApiFilter):
+                raise TypeError(f"PagedApi's filters are hr.ApiFilter(parameter, column, op), not {one!r}")
             if one.column not in schema.names:
                 raise ValueError(f"{one!r} is about a column that the schema does not have ({', '.join(schema.names)})")
         paging = paging if paging is not None else ByPage()

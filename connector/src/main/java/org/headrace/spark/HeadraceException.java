@@ -93,7 +93,11 @@ public final class HeadraceException extends SparkRuntimeException {
       return this;
     }
     RuntimeException seen = Versions.pythonException(headline, text.substring(headline.length()).strip(), this);
-    return seen == null ? this : seen;
+    if (seen == null) {
+      return this;
+    }
+    seen.setStackTrace(new StackTraceElement[0]); // Spark logs it: forty lines of Java would hide the Python traceback
+    return seen;
   }
 
   /** The text alone, with which Python's own message begins; Spark would put its condition before it. */

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 
 import headrace as hr
 from catalogs import NUMBERS, Shop, assert_analyses_leave_nothing
@@ -63,6 +64,10 @@ def test_catalog_versions_reach_the_provider_and_its_error_the_user(ctx: hr.Sess
     assert at == "None 2026-01-02 03:04:05+00:00"
     with pytest.raises(Exception, match="LookupError: no such version"):
         ctx.sql("SELECT * FROM crm.sales.orders VERSION AS OF 'broken'")
+    with pytest.raises(hr.ProviderError, match="LookupError: no such version"):
+        ctx.collect("SELECT * FROM crm.sales.orders VERSION AS OF 'broken'")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):  # an error of Spark's own stays one
+        ctx.collect("SELECT * FROM crm.sales.nowhere")
 
 
 def test_catalog_refreshed_is_asked_again_and_deregistered_has_no_tables(ctx: hr.SessionContext, shop: Shop) -> None:
@@ -132,6 +137,10 @@ def test_table_function_gets_constants_as_python_values(ctx: hr.SessionContext) 
         assert ctx.sql("SELECT sum(n) AS s FROM tickets(:state, 4)", {"state": "x"}).collect()[0].s == 6
         with pytest.raises(Exception, match="ValueError: a state is open or closed"):
             ctx.sql("SELECT * FROM tickets('bad')")
+        for ask in (ctx.collect, ctx.explain):
+            with pytest.raises(hr.ProviderError, match="ValueError: a state is open or closed") as caught:
+                ask("SELECT * FROM tickets('bad')")
+            assert isinstance(caught.value.__cause__, ValueError)
         with pytest.raises(Exception, match=r"is no constant|UNRESOLVED_COLUMN"):
             ctx.sql("SELECT * FROM (SELECT 'a' AS s) t, LATERAL tickets(t.s)").collect()
         with pytest.raises(hr.TableExistsError):

@@ -95,7 +95,8 @@ class CachedCatalog:
 def table_of(name: str, provider: Any, where: str) -> RegisteredTable:
     """A provider that user code returned, as a table; its schema is asked for. Raises PlanError, ProviderRaised."""
     if not isinstance(provider, TableProvider):
-        raise PlanError(f"{where} returned {kind_of(provider)}, expected a TableProvider ({name})")
+        hint = "; wrap it in hr.MemTable(...)" if hasattr(provider, "__arrow_c_stream__") else ""
+        raise PlanError(f"{where} returned {kind_of(provider)}, expected a TableProvider{hint} ({name})")
     try:
         with asking(f"{type(provider).__name__}.schema", name):
             return RegisteredTable.of(name, provider)

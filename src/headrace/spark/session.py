@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -230,13 +231,15 @@ class SessionContext:
 
         ``capacity`` batches may wait before ``write`` blocks (per partition, if there are several). With ``replace``
         a table of that name is replaced; if it was a push table, its sink and its query end with DeregisteredError.
-        Raises as ``register_table`` does, and ValueError for a capacity or a number of partitions below 1.
+        Raises as ``register_table`` does, and TypeError or ValueError for a capacity or a number of partitions that is
+        no whole number, or below 1.
         """
         self._require_open()
         _check_name(name)
         if not isinstance(schema, pa.Schema):
             raise RegistrationError(f"the schema of {name!r} must be a pyarrow.Schema, not {type(schema).__name__}")
         wire = wire_schema(schema)
+        capacity, partitions = _count("capacity", capacity), _count("partitions", partitions)
         with self._attached.errors_of_spark():
             self._attached.prepare_push()
         packing = Packing(schema, capacity)
@@ -354,7 +357,12 @@ class SessionContext:
 
     def _frame(self, query: DataFrame | str) -> DataFrame:
         self._require_open()
-        return self.sql(query) if isinstance(query, str) else query
+        if isinstance(query, str):
+            with self._attached.errors():  # catalogs and table functions are asked while Spark analyses the query
+                return self.sql(query)
+        if not hasattr(query, "sparkSession"):
+            raise TypeError(f"a query is SQL text or a Spark DataFrame, not {type(query).__name__}")
+        return query
 
     def _require_open(self) -> None:
         if self._closed:
@@ -369,6 +377,16 @@ class SessionContext:
 def _abandon(table: RegisteredTable, error: StreamError) -> None:
     if table.live is not None:
         table.live.abandon(error)
+
+
+def _count(what: str, number: int) -> int:
+    try:
+        count = operator.index(number)
+    except TypeError:
+        raise TypeError(f"{what} must be a whole number, not {number!r}") from None
+    if count < 1:
+        raise ValueError(f"{what} must be at least 1, not {count}")
+    return count
 
 
 def _check_name(name: str) -> None:

@@ -372,7 +372,9 @@ def test_query_cancelled_before_its_first_task_ran_releases_the_producers(ctx: h
     finally:
         let_go()
     occupying.error()
-    with pytest.raises(hr.StreamConsumedError, match=r"another query has taken that scan .*the query was cancelled"):
+    with pytest.raises(
+        hr.StreamConsumedError, match=r"another query has taken that scan, and ended: the query was cancelled"
+    ):
         ctx.collect(LIVE)
 
 

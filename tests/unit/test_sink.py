@@ -433,7 +433,7 @@ def test_partition_as_context_manager_closes_that_partition_alone() -> None:
 @pytest.mark.parametrize("i", [-1, 2])
 def test_partition_out_of_range_raises(i: int) -> None:
     sink, _ = new_sink(partitions=2)
-    with pytest.raises(IndexError, match=f"has 2 partitions, no {i}"):
+    with pytest.raises(IndexError, match=f"has the partitions 0 to 1, not {i}"):
         sink.partition(i)
 
 

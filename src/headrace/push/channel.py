@@ -32,7 +32,10 @@ from headrace.push.lanes import Lane, Lanes, Offer, Outcome, Pack, Taker
 T = TypeVar("T")
 _TICK_S = 0.5  # how often one who waits looks up for what cannot wake it: lost sink, quiet lane, exit
 HINT_S = 5.0  # how long one end waits before it is said that nobody is at the other
-_UNREAD = "no query is reading this table: start one with ctx.execute_stream(...), or in another thread"
+_UNREAD = (
+    "no query is reading this table yet; if none is on its way, start one with ctx.execute_stream(...), or in another "
+    "thread"
+)
 _LOG = logging.getLogger("headrace")
 _EXIT_GRACE_S = 10.0  # how long a write stays blocked once the main thread has ended and nobody reads
 
@@ -171,6 +174,7 @@ class Channel(Generic[T]):
         self._lock = self._lanes.lock
         self._readers = [Reader(self, taker) for taker in self._lanes.takers]
         self._obituary: StreamError | None = None
+        self._hinted = False  # it was said that nobody reads: once is enough, however many writers wait
 
     # Writing
 
@@ -354,7 +358,10 @@ class Channel(Generic[T]):
         return all(reader.taker.last_take is None for reader in self._readers)
 
     def _hint_blocked(self) -> None:
-        if self._is_unread():
+        with self._lock:
+            hint = not self._hinted and self._is_unread()
+            self._hinted = self._hinted or hint
+        if hint:
             _LOG.warning("a write to %s has been blocked for %g s: it is full, and %s", self.name, HINT_S, _UNREAD)
 
     def _exiting_unread(self) -> bool:

@@ -118,7 +118,7 @@ class TableSink:
     def partition(self, i: int) -> TableSink:
         """A sink that writes to partition ``i`` alone. Cheap; may be called again for the same partition."""
         if not 0 <= i < self._channel.partitions:
-            raise IndexError(f"{self._channel.name} has {self._channel.partitions} partitions, no {i}")
+            raise IndexError(f"{self._channel.name} has the partitions 0 to {self._channel.partitions - 1}, not {i}")
         return TableSink(self._channel, self._packing, whole=self._whole or self, partition=i)
 
     @property

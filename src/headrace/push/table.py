@@ -179,10 +179,11 @@ class _Scans:
             if self._query is None:
                 self._query = query
             elif self._query != query:
-                ended = f" (it ended: {self._why_over})" if self._why_over else ""
+                ended = f", and ended: {self._why_over}" if self._why_over else ""
                 raise StreamConsumedError(
                     f"the streaming table {self._table!r} can be scanned once, and another query has taken that "
-                    f"scan{ended}; use a TableProvider to scan again"
+                    f"scan{ended}; register it again with replace=True for a new stream, or use a TableProvider to "
+                    "scan again"
                 )
             earlier = self._opened.get(partition)
             if earlier is not None:

@@ -151,6 +151,11 @@ USED_SORTED = "used: no sort before SortAggregate"
             "not used: a shuffle comes first",
         ),
         (
+            "SELECT sum(a), sum(n) FROM t",
+            "not needed: Spark brings all rows into one partition",
+            "not used: a shuffle comes first",
+        ),
+        (
             "SELECT a, n FROM t",
             "not needed: nothing in the query groups or joins",
             "not needed: nothing in the query sorts",

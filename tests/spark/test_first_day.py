@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -173,7 +174,7 @@ def test_result_repr_shows_columns_rows_and_state(ctx: hr.SessionContext) -> Non
     next(running)
     assert "running" in repr(running)
     running.close()
-    assert "failed or closed" in repr(running)
+    assert ": closed before its end, " in repr(running)
 
 
 def test_explain_repr_is_the_text_itself(ctx: hr.SessionContext) -> None:
@@ -220,6 +221,29 @@ def test_register_table_of_a_frame_says_how_to_wrap_it(ctx: hr.SessionContext) -
     with pytest.raises(hr.RegistrationError, match=r"df\.createOrReplaceTempView\(name\)"):
         ctx.register_table("t", ctx.spark.range(3))  # type: ignore[arg-type]
     assert not ctx.table_exists("t")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"capacity": 0}, ValueError, "^capacity must be at least 1, not 0$"),
+        ({"capacity": 1.5}, TypeError, r"^capacity must be a whole number, not 1\.5$"),
+        ({"partitions": None}, TypeError, "^partitions must be a whole number, not None$"),
+        ({"partitions": -1}, ValueError, "^partitions must be at least 1, not -1$"),
+    ],
+)
+def test_streaming_table_of_an_impossible_size_is_refused(
+    ctx: hr.SessionContext, options: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        ctx.register_streaming_table("cap", SCHEMA, **options)
+    assert not ctx.table_exists("cap")
+
+
+def test_query_that_is_neither_text_nor_a_frame_is_refused(ctx: hr.SessionContext) -> None:
+    for ask in (ctx.collect, ctx.execute_stream, ctx.explain):
+        with pytest.raises(TypeError, match="a query is SQL text or a Spark DataFrame, not NoneType"):
+            ask(None)  # type: ignore[operator]
 
 
 def test_collect_before_anything_was_written_warns_with_the_table(

@@ -39,14 +39,14 @@ DIFFERENCES = {
         pa.schema([("b", pa.string()), ("a", pa.int64())]),
         "only the order of the columns differs; mend it with batch.select(['a', 'b'])",
     ),
-    "missing": (pa.schema([("a", pa.int64())]), "the columns 'b' are missing"),
+    "missing": (pa.schema([("a", pa.int64())]), "column 'b' is missing"),
     "extra": (
         pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.int8())]),
-        "the columns 'c' are not expected; leave them out with batch.select(schema.names)",
+        "column 'c' is not expected; mend it with batch.select(schema.names)",
     ),
     "both": (
         pa.schema([("a", pa.int64()), ("c", pa.int8())]),
-        "the columns 'b' are missing, and 'c' are not expected",
+        "column 'b' is missing, and column 'c' is not expected",
     ),
     "case": (pa.schema([("A", pa.int64()), ("b", pa.string())]), "the names differ in case: 'A' should be 'a'"),
     "type": (
@@ -94,7 +94,7 @@ def test_difference_remedy_really_mends_the_batch(case: str) -> None:
 
 def test_mismatch_ends_with_both_schemas() -> None:
     text = mismatch(AB, pa.schema([("a", pa.int64())]))
-    assert text == "the columns 'b' are missing\nexpected:\n  a: int64\n  b: string\nfound:\n  a: int64"
+    assert text == "column 'b' is missing\nexpected:\n  a: int64\n  b: string\nfound:\n  a: int64"
 
 
 # What is yielded instead of a RecordBatch
@@ -278,19 +278,24 @@ def await_warning(caplog: pytest.LogCaptureFixture) -> str:
 
 
 @pytest.mark.usefixtures("soon")
-def test_write_blocked_without_a_reader_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("writers", [1, 3])
+def test_write_blocked_without_a_reader_warns_once(caplog: pytest.LogCaptureFixture, writers: int) -> None:
     caplog.set_level(logging.WARNING, "headrace")
     sink, table = new_sink()
     sink.write(ONE)
-    writer = threading.Thread(target=sink.write, args=(ONE,))
-    writer.start()
+    blocked = [threading.Thread(target=sink.write, args=(ONE,)) for _ in range(writers)]
+    for writer in blocked:
+        writer.start()
     message = await_warning(caplog)
     assert message.startswith(
         "a write to the streaming table 't' has been blocked for 0.05 s: it is full, and no query"
     )
+    while sink.stats.blocked_s < writers * 1.5:  # until each has looked up, which is when it would warn
+        threading.Event().wait(0.05)
     stream = table.claim(0, "query")
-    assert next(stream).num_rows + next(stream).num_rows == 2
-    writer.join()
+    assert sum(next(stream).num_rows for _ in range(writers + 1)) == writers + 1
+    for writer in blocked:
+        writer.join()
     assert len(caplog.messages) == 1
 
 

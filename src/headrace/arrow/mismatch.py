@@ -46,10 +46,14 @@ def _about_names(missing: list[str], extra: list[str]) -> str:
     if missing and sorted(map(str.lower, missing)) == sorted(map(str.lower, extra)):
         return f"the names differ in case: {_named(extra)} should be {_named(missing)}"
     if missing and extra:
-        return f"the columns {_named(missing)} are missing, and {_named(extra)} are not expected"
+        return f"{_columns(missing)} missing, and {_columns(extra)} not expected"
     if missing:
-        return f"the columns {_named(missing)} are missing"
-    return f"the columns {_named(extra)} are not expected; leave them out with batch.select(schema.names)"
+        return f"{_columns(missing)} missing"
+    return f"{_columns(extra)} not expected; mend it with batch.select(schema.names)"
+
+
+def _columns(names: list[str]) -> str:
+    return f"column {_named(names)} is" if len(names) == 1 else f"the columns {_named(names)} are"
 
 
 def _type_differences(expected: pa.Schema, found: pa.Schema) -> list[str]:

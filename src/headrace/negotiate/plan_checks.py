@@ -137,7 +137,7 @@ def _usable_ordering(
     usable: list[SortKey] = []
     for key in ordering:
         if not isinstance(key, SortKey):
-            raise PlanError(f"{name} has the ordering {ordering!r}, expected SortKeys")
+            raise PlanError(f"{name} has the ordering {ordering!r}, expected SortKeys, such as (hr.SortKey('day'),)")
         if key.column not in table.schema.names:
             raise PlanError(f"{name} is ordered by {key.column!r}, which is not a column of the table")
     for key in ordering:

@@ -197,7 +197,10 @@ def _partitioning(scan: PlannedScan, above: tuple[Step, ...]) -> str:
         return f"{text}, not used: {scan.partitioning_unused}"
     for step in above:
         if step.name == "ShuffleExchangeExec":
-            return f"{text}, not used: Spark shuffles by {_plain(step.node.outputPartitioning())}"
+            target = _plain(step.node.outputPartitioning())
+            if target == "SinglePartition":
+                return f"{text}, not needed: Spark brings all rows into one partition"
+            return f"{text}, not used: Spark shuffles by {target}"
         if step.name == "BroadcastExchangeExec":
             return f"{text}, not needed: the rows are broadcast"
         if _class_name(elements(step.node.requiredChildDistribution())[step.child]) == "ClusteredDistribution":

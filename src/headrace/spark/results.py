@@ -67,7 +67,7 @@ class ResultStream:
         self._on_progress = on_progress
         self._started = monotonic()
         self._rows = self._batches = 0
-        self._complete = False
+        self._complete = self._closed = False
         self._reading: Future[Any] | None = None  # begun by ``async for``, and not yet handed out
         # A finalizer runs in whatever thread drops the last reference or collects garbage, whatever locks that
         # holds: it must neither wait nor lock. Not at exit either: the JVM ends with this process.
@@ -104,6 +104,7 @@ class ResultStream:
     def close(self) -> None:
         """Cancel the query if it still runs, and wait until it has ended. Any thread. Idempotent."""
         self._finalizer.detach()
+        self._closed = self._closed or not (self._complete or self._query.failed)
         self._query.cancel()
         if self._bar is not None:
             self._bar.close()
@@ -189,8 +190,10 @@ class ResultStream:
     def _state(self) -> str:
         if self._complete:
             return "read to its end"
+        if self._closed:
+            return "closed before its end"
         if self._query.failed:
-            return "failed or closed"
+            return "failed"
         return "complete, to be read" if self._query.is_over() else "running"
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:

@@ -257,10 +257,13 @@ def _table_of_batches(data: Iterable[Any]) -> pa.Table:
     schema: Any = getattr(batches[0], "schema", None)  # if it is no batch, the loop says so first
     for index, batch in enumerate(batches):
         if not isinstance(batch, pa.RecordBatch):
-            hint = "; join tables with pyarrow.concat_tables" if isinstance(batch, pa.Table) else ""
+            hints = {
+                pa.Table: "; join tables with pyarrow.concat_tables",
+                dict: "; use pyarrow.Table.from_pylist(rows)",
+            }
             raise TypeError(
                 f"MemTable takes RecordBatches, but item {index} of the {type(data).__name__} is a "
-                f"{type(batch).__name__}{hint}"
+                f"{type(batch).__name__}{hints.get(type(batch), '')}"
             )
         if not batch.schema.equals(schema):
             raise SchemaMismatchError(

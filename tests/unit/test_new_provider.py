@@ -87,7 +87,7 @@ def test_new_provider_is_written_in_the_style_of_this_project(project: Path) -> 
         ("2fast", "cannot be the name of a package"),
         ("my.events", "cannot be the name of a package"),
         ("../up", "cannot be the name of a package"),
-        ("class", "cannot be the name of a package"),
+        ("class", "is a word of Python's own"),
         ("json", "would hide the module 'json'"),
         ("headrace", "would hide the module 'headrace'"),
     ],

@@ -19,7 +19,9 @@ def new_provider(name: str, parent: Path) -> list[Path]:
     Raises ValueError for a name that no package can have, FileExistsError if something of that name is there already.
     """
     package = name.replace("-", "_")
-    if not re.fullmatch(r"[A-Za-z]\w*", package, re.ASCII) or keyword.iskeyword(package):
+    if keyword.iskeyword(package):
+        raise ValueError(f"{name!r} is a word of Python's own, which cannot be the name of a package")
+    if not re.fullmatch(r"[A-Za-z]\w*", package, re.ASCII):
         raise ValueError(f"{name!r} cannot be the name of a package: take letters, digits, '-' and '_', a letter first")
     if package in sys.stdlib_module_names or package in ("headrace", "pyspark", "pyarrow", "tests"):
         raise ValueError(f"{name!r} would hide the module {package!r}; choose another name")

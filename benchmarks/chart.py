@@ -51,7 +51,7 @@ def _label(case: dict[str, Any], entry: dict[str, Any]) -> str:
 
 
 def _ratios(canvas: Canvas, top: float, label: float, rows: list[tuple[dict[str, Any], dict[str, Any]]]) -> float:
-    """A bar for each ratio: right of 1 Headrace is faster. A tick stands where the bar of the case is."""
+    """A bar for each ratio: right of 1 Headrace is faster. A tick stands where the goal of the case is, its "bar"."""
     if not rows:
         return top
     canvas.text(0, top + 14, "How many times as long as Headrace it takes", size=15, bold=True)
@@ -81,18 +81,18 @@ def _ratios(canvas: Canvas, top: float, label: float, rows: list[tuple[dict[str,
 
 
 def _legend(canvas: Canvas, top: float) -> None:
-    x = canvas.width - 460.0
+    x = canvas.width - 485.0
     for text, colour, hollow in (
-        ("bar reached", svg.GOOD, False),
-        ("bar missed", svg.BAD, False),
-        ("no bar", svg.OTHER, False),
+        ("goal reached", svg.GOOD, False),
+        ("goal missed", svg.BAD, False),
+        ("no goal", svg.OTHER, False),
         ("a limit", svg.LIMIT, True),
     ):
         canvas.bar(x, top + 5, 12, 9, colour, hollow=hollow)
         canvas.text(x + 17, top + 14, text, size=11)
-        x += 95.0
+        x += 100.0
     canvas.line([(x, top + 2), (x, top + 17)], svg.TEXT, 2.0)
-    canvas.text(x + 5, top + 14, "the bar", size=11)
+    canvas.text(x + 5, top + 14, "the goal", size=11)
 
 
 def _is_missed(case: dict[str, Any], entry: dict[str, Any]) -> bool:
@@ -136,12 +136,12 @@ def _curve(canvas: Canvas, left: float, top: float, width: float, document: Docu
     for x, contenders in points(document, curve):
         for entry in contenders:
             lines.setdefault(entry["contender"], []).append((x, x / entry["best"] / scale))
-    canvas.text(left, top + 14, f"Growth: {unit} by {curve}", size=15, bold=True)
+    canvas.text(left, top + 14, f"Growth: {unit} by {curve}, logarithmic", size=15, bold=True)
     everything = [point for line in lines.values() for point in line]
     xs, ys = [x for x, _ in everything], [y for _, y in everything]
     place_x = svg.log_scale(min(xs), max(max(xs), min(xs) * 1.01), left + 45, left + width - 100)
     bottom = top + HEAD + CURVE_HEIGHT - 40
-    place_y = svg.linear_scale(max(ys) * 1.1, bottom, top + HEAD)
+    place_y = svg.log_scale(min(ys) / 2, max(ys) * 1.4, bottom, top + HEAD)
     canvas.line([(left, bottom), (left + width, bottom)], svg.GRID)
     for x in sorted(set(xs)):
         canvas.text(place_x(x), bottom + 16, f"{x:,.0f}", anchor="middle", size=11)

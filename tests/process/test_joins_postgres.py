@@ -47,7 +47,7 @@ def tables(ctx: hr.SessionContext, postgres: Postgres) -> Iterator[None]:
     )
     for name in ("one", "two"):
         ctx.register_table(name, hr.AdbcTable("postgresql", postgres.uri, name, "id", partitions=2))
-        whole = ctx.spark.createDataFrame(ctx.collect(f"SELECT * FROM {name}"))
+        whole = ctx.spark.createDataFrame(ctx.collect(f"SELECT * FROM {name}"), ctx.spark.table(name).schema)
         whole.createOrReplaceTempView(f"spark_{name}")
     yield
     for name in ("one", "two"):

@@ -132,7 +132,22 @@ def test_join_pushed_takes_top_n_limit_and_offset(ctx: hr.SessionContext) -> Non
     assert ctx.collect(limited).num_rows == 4
     if has("join pushdown"):
         assert "EXACT: Spark neither sorts nor cuts" in ctx.explain(query)
+        assert "ordering=" not in ctx.spark.sql(query)._jdf.queryExecution().toString()  # Spark knows not these columns
         assert "limit         4 rows are enough" in ctx.explain(limited)
+
+
+@pytest.mark.usefixtures("adaptive", "asked", "shop")
+def test_join_pushed_is_narrowed_by_what_another_join_tells(ctx: hr.SessionContext) -> None:
+    ctx.register_table("picked", hr.MemTable(pa.table({"id": [2, 3, 4], "tag": ["x", "y", "x"]})))
+    query = (
+        "SELECT o.id, c.id AS cid, c.name FROM orders o JOIN customers c ON o.customer = c.id "
+        "JOIN picked p ON p.id = c.id WHERE p.tag = 'x'"
+    )
+    found = ctx.collect(query).to_pylist()
+    assert sorted(row["id"] for row in found) == [row[0] for row in ORDERS if row[1] == 2]
+    assert {(row["cid"], row["name"]) for row in found} == {(2, "bob")}
+    if has("join pushdown"):
+        assert "taken: one scan for both" in ctx.explain(query)
 
 
 @pytest.mark.usefixtures("shop")

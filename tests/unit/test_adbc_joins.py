@@ -167,6 +167,8 @@ def test_join_top_n_and_runtime_filters_are_of_the_joined_rows(database: tuple[s
     assert orders.offer_top_n(order, 2).answer is hr.Pushdown.EXACT
     orders.offer_runtime_filters([hr.InList(hr.Column("id_1"), (literal(10, pa.int64()),))])
     assert [row[5] for row in rows_of(orders)] == ["twin", "twin"]
+    assert orders.planned is not None
+    assert orders.planned.ordering == ()  # Spark would look for "name" among the columns of the left table
 
 
 def test_join_of_a_join_is_one_query(database: tuple[str, str]) -> None:

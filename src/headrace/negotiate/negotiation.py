@@ -180,10 +180,12 @@ class Negotiation:
         checked = checked_plan(self.table, self._provider, asked, read=request.projection, one_partition=one_partition)
         if self.planned is not None:
             check_narrowed(self.planned.partitioning, checked.partitioning, checked.name)
-        unused = "the scan yields aggregates" if request.aggregation is not None else None
-        unused = unused or why_unused(checked.partitioning, request, self.settings)
+        other_columns = "the scan yields aggregates" if request.aggregation is not None else None
+        if self._is_joined:  # Spark looks for what is stated of them among the columns of the left table
+            other_columns = other_columns or "the scan yields joined rows"
+        unused = other_columns or why_unused(checked.partitioning, request, self.settings)
         unused = unused or hash_unverified(self.table, checked.partitioning, checked.plan.placement)
-        ordering = () if request.aggregation is not None else checked.ordering
+        ordering = () if other_columns is not None else checked.ordering
         self.planned = PlannedScan(
             id=self.id,
             table=self.table,

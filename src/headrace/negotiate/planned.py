@@ -47,6 +47,11 @@ class PlannedScan:
     runtime_filter_columns: tuple[str, ...] = ()
     promises: Promises | None = None
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether it yields the rows of a join."""
+        return any(join.joined is not None for join in self.joins)
+
     def task(self) -> ScanTask:
         """What is needed to produce any of its partitions."""
         # Of an INEXACT top-n each partition yields its own first rows, which need not come first.

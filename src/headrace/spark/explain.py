@@ -210,7 +210,7 @@ def _partitioning(scan: PlannedScan, above: tuple[Step, ...]) -> str:
 
 def _ordering(scan: PlannedScan, above: tuple[Step, ...]) -> str:
     stated = list(scan.plan.ordering)
-    if not stated:
+    if not stated or scan.is_joined:
         return "none stated"
     if not scan.ordering:
         return f"{sort_key_text(stated[0])}, not used: the query does not read {stated[0].column!r}"

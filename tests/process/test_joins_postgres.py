@@ -30,6 +30,7 @@ VALUES = """
   (NULL, NULL, NULL, NULL, '00000000-0000-0000-0000-000000000001', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
    NULL),
   (5, 3, 'a ', NULL, NULL, '\\x00', NULL, 'Infinity', 0.5, 1.50, NULL, '2024-01-01 01:00', NULL, 'x')"""
+LONG = "n" * 63
 KEYS = ["id", "n", "s", "c", "u", "y", "b", "f", "r", "d", "day", "ts", "tz", "i"]
 
 
@@ -82,7 +83,8 @@ def test_join_outer_grouped_and_cut_gives_sparks_rows_in_one_query(ctx: hr.Sessi
         "GROUP BY a.day": "COMPLETE",
         "SELECT a.id, b.id AS other FROM one a JOIN two b ON a.d = b.d ORDER BY a.id, b.id LIMIT 3": "EXACT",
         # an average of decimals is not left to the database, and must not become that of the other table's column
-        "SELECT a.b, avg(b.d) AS v FROM one a JOIN two b ON a.n = b.n WHERE b.id < 3 GROUP BY a.b": "before the join",
+        "SELECT a.b, max(a.d) AS m, avg(b.d) AS v FROM one a JOIN two b ON a.n <> b.n GROUP BY a.b": "before the join",
+        "SELECT a.b, avg(b.d) AS v FROM one a JOIN two b ON a.n <> b.n GROUP BY a.b": "COMPLETE",
     }
     for query, said in grouped.items():
         shown = check(ctx, query)
@@ -92,4 +94,8 @@ def test_join_outer_grouped_and_cut_gives_sparks_rows_in_one_query(ctx: hr.Sessi
         assert postgres.password not in ctx.explain(query)
         elsewhere = hr.AdbcTable("postgresql", postgres.uri + "?application_name=other", "two")
         ctx.register_table("elsewhere", elsewhere)
+        postgres.run("DROP TABLE IF EXISTS long", f"CREATE TABLE long (id int, {LONG} int)")
+        ctx.register_table("long", hr.AdbcTable("postgresql", postgres.uri, "long"))
+        both = ctx.explain(f"SELECT a.{LONG}, b.{LONG} FROM long a JOIN long b ON a.id = b.id")
+        assert f"PostgreSQL would cut the name '{LONG}_1'" in both
         assert "different databases" in ctx.explain("SELECT a.id FROM one a JOIN elsewhere b ON a.id = b.id")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,21 @@ def test_join_of_text_without_a_declared_type_takes_numbers_as_they_arrive(lite:
     assert len(rows_of(again)) == 5
 
 
+def test_join_alias_that_is_the_name_of_another_column_leaves_filters_alone(database: tuple[str, str]) -> None:
+    orders, customers = table(database, "orders"), table(database, "customers")
+    customers.offer_filters([hr.Comparison("=", hr.Column("name"), literal("bob", pa.string()))])
+    columns = ((("id", "id"), ("customer", "customer")), (("id", "name"), ("code", "code")))
+    assert orders.offer_join(customers, "inner", columns, equal("customer", "name")).joined is not None
+    assert rows_of(orders) == [(2, 20, 20, "b")]
+    again = table(database, "orders")
+    other = (("id", "name"), ("name", "code"))
+    assert offered(again, table(database, "customers"), equal("customer", "id_1")).joined is not None
+    more = table(database, "customers")
+    more.offer_filters([hr.Comparison("=", hr.Column("name"), literal("bob", pa.string()))])
+    assert again.offer_join(more, "inner", ((("id", "id"), ("id_1", "id_1")), other), equal("id_1", "name")).joined
+    assert rows_of(again) == [(2, 20, 20, "bob")]
+
+
 def test_join_without_columns_of_a_side_counts_rows(database: tuple[str, str]) -> None:
     orders = table(database, "orders")
     condition = hr.Comparison(">", hr.Column("id"), literal(3, orders.schema.field("id").type))
@@ -208,6 +224,11 @@ def test_join_on_decimals_refuses_the_sums_that_stand_for_an_average(ducks: tupl
     refused = left.offer_aggregation([], instead)
     assert refused.answer is hr.AggregatePushdown.UNSUPPORTED
     assert "before the join" in refused.why_not
+    unique = table(ducks, "orders")
+    assert offered(unique, table(ducks, "priced"), equal("customer", "id_1")).joined is not None
+    unique.ask_aggregation([], [OfferedFunction("avg", hr.Column("price"))])
+    assert unique.offer_aggregation([], instead).answer is hr.AggregatePushdown.COMPLETE
+    assert rows_of(unique) == [(Decimal("5.25"), 3)]
     plain = table(ducks, "priced")
     plain.ask_aggregation([], [OfferedFunction("avg", hr.Column("price"))])
     assert plain.offer_aggregation([], instead).answer is hr.AggregatePushdown.COMPLETE

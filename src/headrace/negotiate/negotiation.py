@@ -43,6 +43,7 @@ class Negotiation:
         self.table = table
         self.filters: tuple[OfferedFilter, ...] = ()
         self.joins: tuple[OfferedJoin, ...] = ()
+        self._renamed: set[str] = set()
         self.limit: int | None = None
         self.top_n: OfferedTopN | None = None
         self.offset = 0
@@ -81,6 +82,7 @@ class Negotiation:
             return offered
         self.table, self._provider = offered.joined, offered.joined.provider
         self.schema, self.filters = self.table.schema, ()
+        self._renamed |= {old.lower() for side in columns for old, new in side if old != new}
         return offered
 
     @property
@@ -125,7 +127,8 @@ class Negotiation:
         for asked in self._asked:
             if (asked.group_by, asked.functions) == (tuple(group_by), tuple(functions)):
                 return asked
-        if self._is_joined and refused_after_average(self._asked):
+        named = {name.lower() for one in functions if one.operand is not None for name in one.operand.columns()}
+        if refused_after_average(self._asked) and not named.isdisjoint(self._renamed):
             why = "in place of an average Spark asks for a sum by the names that columns had before the join"
             return OfferedAggregation(tuple(group_by), tuple(functions), None, AggregatePushdown.UNSUPPORTED, why)
         answered = answered_aggregation(self.table, self._provider, group_by, functions)

@@ -25,6 +25,7 @@ from headrace.tables.adbc.aggregates import aggregate_items, orders_alike
 from headrace.tables.adbc.columns import DatabaseColumn, joined_column, order_sql, quoted, sqlite_marked
 
 _LONGEST_CONDITION = 200_000  # characters of SQL; SQLite takes a million in all
+_LONGEST_NAME = 63  # bytes; PostgreSQL takes a longer one for what is left of it
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,9 @@ class AdbcRelation(JoiningProvider):
         columns = {column.name: column for column in (*self._named(join.left), *other._named(join.right))}
         if any(columns[name].loose and columns[name].type != pa.string() for name in join.condition.columns()):
             return f"a column of {join.condition!r} has no declared type, and may hold values of several types"
+        too_long = [name for name in columns if len(name.encode()) > _LONGEST_NAME]
+        if too_long and access.dialect == "postgres":
+            return f"PostgreSQL would cut the name {too_long[0]!r}"
         bytewise = {name for name, column in columns.items() if column.bytewise}
         condition = join.condition.to_sql(access.dialect, schema=join.schema, bytewise=bytewise)
         if condition is None:

@@ -74,16 +74,15 @@ public final class ArrowColumns {
    */
   public static ColumnVector of(FieldVector vector, DataType sparkType, Dictionary dictionary) {
     DataType type = sparkType instanceof UserDefinedType<?> udt ? udt.sqlType() : sparkType;
-    int width =
-        switch (vector.getMinorType()) {
-          case TINYINT, UINT1 -> 1;
-          case SMALLINT, UINT2 -> 2;
-          case INT, UINT4 -> 4;
-          default -> 0;
-        };
     boolean fits = dictionary.isText() ? type instanceof StringType : type instanceof BinaryType;
-    return found(
-        width > 0 && fits ? new DictionaryColumn(vector, type, dictionary, width) : null, vector, type);
+    ColumnVector column =
+        switch (vector.getMinorType()) {
+          case TINYINT, UINT1 -> fits ? new DictionaryColumn.Bytes(vector, type, dictionary) : null;
+          case SMALLINT, UINT2 -> fits ? new DictionaryColumn.Shorts(vector, type, dictionary) : null;
+          case INT, UINT4 -> fits ? new DictionaryColumn.Ints(vector, type, dictionary) : null;
+          default -> null;
+        };
+    return found(column, vector, type);
   }
 
   private static ColumnVector views(FieldVector vector, DataType type) {

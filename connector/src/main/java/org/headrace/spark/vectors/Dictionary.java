@@ -68,8 +68,9 @@ public final class Dictionary {
     return values[index] == null;
   }
 
-  UTF8String string(int index) {
-    return strings[index];
+  /** Not to be written to; null for bytes. */
+  UTF8String[] strings() {
+    return strings;
   }
 
   /** A copy: whoever gets it may write to it. */

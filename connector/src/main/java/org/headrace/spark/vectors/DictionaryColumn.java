@@ -7,19 +7,23 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Value i is what the dictionary has for index i. A row is null where its index is, or the value it stands for. */
-final class DictionaryColumn extends FlatColumn {
+/**
+ * Value i is what the dictionary has for index i. A row is null where its index is, or the value it stands for.
+ *
+ * <p>The indices were checked. A class for each width of them, as in {@link FixedColumn}: to look at the width of every
+ * row takes a tenth of the time in which a filter compares it.
+ */
+abstract class DictionaryColumn extends FlatColumn {
   private final Dictionary dictionary;
-  private final long indices;
-  private final int width;
+  private final UTF8String[] strings; // the dictionary's; null for bytes
+  final long indices;
   private final BitSet nulls; // null where the bitmap of the indices tells them all
   private final int nullCount;
 
-  /** The indices of {@code vector}, which were checked, have {@code width} bytes each. */
-  DictionaryColumn(FieldVector vector, DataType type, Dictionary dictionary, int width) {
+  private DictionaryColumn(FieldVector vector, DataType type, Dictionary dictionary, int width) {
     super(vector, type);
     this.dictionary = dictionary;
-    this.width = width;
+    strings = dictionary.strings();
     indices = address(vector, vector.getDataBuffer(), (long) vector.getValueCount() * width);
     nulls = dictionary.hasNulls() ? nulls(vector.getValueCount()) : null;
     nullCount = nulls == null ? super.numNulls() : nulls.cardinality();
@@ -33,36 +37,63 @@ final class DictionaryColumn extends FlatColumn {
     return found;
   }
 
-  private int index(int rowId) {
-    return switch (width) {
-      case 1 -> Platform.getByte(null, indices + rowId) & 0xff;
-      case 2 -> Platform.getShort(null, indices + ((long) rowId << 1)) & 0xffff;
-      default -> Platform.getInt(null, indices + ((long) rowId << 2));
-    };
-  }
+  abstract int index(int rowId);
 
   @Override
-  public boolean hasNull() {
+  public final boolean hasNull() {
     return nullCount != 0;
   }
 
   @Override
-  public int numNulls() {
+  public final int numNulls() {
     return nullCount;
   }
 
   @Override
-  public boolean isNullAt(int rowId) {
-    return nulls == null ? super.isNullAt(rowId) : nulls.get(rowId);
+  public final boolean isNullAt(int rowId) {
+    return nullCount != 0 && (nulls == null ? super.isNullAt(rowId) : nulls.get(rowId));
   }
 
   @Override
-  public UTF8String getUTF8String(int rowId) {
-    return isNullAt(rowId) ? null : dictionary.string(index(rowId));
+  public final UTF8String getUTF8String(int rowId) {
+    return isNullAt(rowId) ? null : strings[index(rowId)];
   }
 
   @Override
-  public byte[] getBinary(int rowId) {
+  public final byte[] getBinary(int rowId) {
     return isNullAt(rowId) ? null : dictionary.bytes(index(rowId));
+  }
+
+  static final class Bytes extends DictionaryColumn {
+    Bytes(FieldVector vector, DataType type, Dictionary dictionary) {
+      super(vector, type, dictionary, Byte.BYTES);
+    }
+
+    @Override
+    int index(int rowId) {
+      return Platform.getByte(null, indices + rowId) & 0xff;
+    }
+  }
+
+  static final class Shorts extends DictionaryColumn {
+    Shorts(FieldVector vector, DataType type, Dictionary dictionary) {
+      super(vector, type, dictionary, Short.BYTES);
+    }
+
+    @Override
+    int index(int rowId) {
+      return Platform.getShort(null, indices + ((long) rowId << 1)) & 0xffff;
+    }
+  }
+
+  static final class Ints extends DictionaryColumn {
+    Ints(FieldVector vector, DataType type, Dictionary dictionary) {
+      super(vector, type, dictionary, Integer.BYTES);
+    }
+
+    @Override
+    int index(int rowId) {
+      return Platform.getInt(null, indices + ((long) rowId << 2));
+    }
   }
 }

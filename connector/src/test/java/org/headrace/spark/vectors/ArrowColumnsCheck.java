@@ -27,6 +27,9 @@ import org.apache.arrow.vector.SmallIntVector;
 import org.apache.arrow.vector.TimeStampMicroTZVector;
 import org.apache.arrow.vector.TimeStampMicroVector;
 import org.apache.arrow.vector.TinyIntVector;
+import org.apache.arrow.vector.UInt1Vector;
+import org.apache.arrow.vector.UInt2Vector;
+import org.apache.arrow.vector.UInt4Vector;
 import org.apache.arrow.vector.VarBinaryVector;
 import org.apache.arrow.vector.VarCharVector;
 import org.apache.arrow.vector.complex.ListVector;
@@ -70,6 +73,7 @@ public final class ArrowColumnsCheck {
       for (Kind<?> kind : check.kinds()) {
         check.kind(kind, allocator);
       }
+      check.dictionaries(allocator);
       check.missingValidity(allocator);
       check.ownership(allocator);
       check.otherTypes(allocator);
@@ -203,6 +207,78 @@ public final class ArrowColumnsCheck {
     }
     vector.setValueCount(length);
     return vector;
+  }
+
+  /** Indices of each width up to the end of their range: unsigned ones beyond that of a sign. */
+  private void dictionaries(BufferAllocator allocator) {
+    List<Indices<?>> widths =
+        List.of(
+            new Indices<>(128, TinyIntVector::new, (v, i, at) -> v.setSafe(i, at)),
+            new Indices<>(256, UInt1Vector::new, (v, i, at) -> v.setSafe(i, at)),
+            new Indices<>(32_768, SmallIntVector::new, (v, i, at) -> v.setSafe(i, at)),
+            new Indices<>(65_536, UInt2Vector::new, (v, i, at) -> v.setSafe(i, at)),
+            new Indices<>(70_000, IntVector::new, (v, i, at) -> v.setSafe(i, at)),
+            new Indices<>(70_000, UInt4Vector::new, (v, i, at) -> v.setSafe(i, at)));
+    for (Indices<?> indices : widths) {
+      for (double nullShare : NULL_SHARES) {
+        for (boolean nullValues : new boolean[] {false, true}) {
+          dictionary(indices, nullShare, nullValues, allocator);
+        }
+      }
+    }
+  }
+
+  /** What puts index {@code at} into row {@code i}. */
+  private interface Put<V> {
+    void put(V vector, int i, int at);
+  }
+
+  private record Indices<V extends FieldVector>(int values, BiFunction<String, BufferAllocator, V> make, Put<V> put) {}
+
+  private <V extends FieldVector> void dictionary(
+      Indices<V> indices, double nullShare, boolean nullValues, BufferAllocator allocator) {
+    int rows = 1000;
+    String[] expected = new String[rows];
+    try (V vector = indices.make.apply("c", allocator);
+        VarCharVector text = new VarCharVector("d", allocator);
+        VarBinaryVector bytes = new VarBinaryVector("d", allocator)) {
+      vector.setInitialCapacity(rows);
+      vector.allocateNew();
+      for (int i = 0; i < indices.values; i++) {
+        if (!nullValues || i % 3 != 1) {
+          text.setSafe(i, ("value " + i).getBytes(StandardCharsets.UTF_8));
+          bytes.setSafe(i, ("value " + i).getBytes(StandardCharsets.UTF_8));
+        }
+      }
+      text.setValueCount(indices.values);
+      bytes.setValueCount(indices.values);
+      int nulls = 0;
+      for (int row = 0; row < rows; row++) {
+        int at = row == 0 ? indices.values - 1 : random.nextInt(indices.values);
+        if (random.nextDouble() < nullShare) {
+          vector.setNull(row);
+        } else {
+          indices.put.put(vector, row, at);
+          expected[row] = text.isNull(at) ? null : "value " + at;
+        }
+        nulls += expected[row] == null ? 1 : 0;
+      }
+      vector.setValueCount(rows);
+      ColumnVector strings = ArrowColumns.of(vector, DataTypes.StringType, Dictionary.of(text));
+      ColumnVector binary = ArrowColumns.of(vector, DataTypes.BinaryType, Dictionary.of(bytes));
+      String where = "%s into a dictionary, nulls %s, %s".formatted(vector.getMinorType(), nullShare, nullValues);
+      for (ColumnVector column : List.of(strings, binary)) {
+        same(where + ", hasNull", nulls > 0, column.hasNull());
+        same(where + ", numNulls", nulls, column.numNulls());
+      }
+      for (int row = 0; row < rows; row++) {
+        same(where + ", isNullAt", expected[row] == null, strings.isNullAt(row));
+        same(where + ", isNullAt", expected[row] == null, binary.isNullAt(row));
+        same(where, expected[row], strings.getUTF8String(row) == null ? null : strings.getUTF8String(row).toString());
+        byte[] found = binary.getBinary(row);
+        same(where, expected[row], found == null ? null : new String(found, StandardCharsets.UTF_8));
+      }
+    }
   }
 
   /** Arrow's loader keeps an absent bitmap absent only if the null count is neither none nor all. */

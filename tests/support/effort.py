@@ -5,7 +5,7 @@ grid says which of its cases ``make test`` runs, by patterns of their ids::
 
     @pytest.mark.daily("adaptive-*", "*-no rows")   # these, of what parametrize and fixtures make
     @pytest.mark.daily(every=4)                     # every fourth, the first included, where ids say nothing
-    @pytest.mark.daily()                            # none
+    @pytest.mark.daily                              # none
 
 and ``make rest`` runs the others. ``pytest`` by itself runs both. Random cases are counted by ``cases`` and ``share``.
 """

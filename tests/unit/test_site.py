@@ -1,4 +1,7 @@
-"""The documentation site: it builds without a broken link, needs no other host, and its reference has every name."""
+"""The documentation site: it builds without a broken link, needs no other host, and its reference has every name.
+
+It is built by ``make rest``; every day sees its links (test_docs_links.py) and that the reference has every name.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.daily
 def test_site_pages_fetch_nothing_from_other_hosts(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 20
@@ -36,6 +40,7 @@ def test_site_pages_fetch_nothing_from_other_hosts(site: Path) -> None:
     assert [address for address in fetched if re.match(r"(?:[a-z]+:)?//", address)] == []
 
 
+@pytest.mark.daily
 def test_site_styles_fetch_nothing_from_other_hosts(site: Path) -> None:
     styles = list(site.rglob("*.css"))
     assert styles
@@ -49,12 +54,14 @@ def test_reference_has_every_public_name_once() -> None:
     assert sorted(shown) == sorted(public)
 
 
+@pytest.mark.daily
 def test_reference_page_of_every_name_was_made(site: Path) -> None:
     pages = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
     headings = set(re.findall(r'<h2 id="(headrace\.[\w.]+)"', pages))
     assert [name for name in hr.__all__ if f"headrace.{name}" not in headings] == []
 
 
+@pytest.mark.daily
 def test_reference_says_something_about_every_name(site: Path) -> None:
     """An entry is a heading, a signature, and then words: a docstring."""
     pages = "".join(page.read_text() for page in (site / "reference").glob("*.html"))

@@ -16,7 +16,7 @@ from pyspark import SparkFiles, TaskContext
 from pyspark.errors import PySparkAssertionError, PySparkRuntimeError
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType, VariantType
+from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 import headrace as hr
 from headrace.spark.data_source_plan import DataSourcePlan
@@ -242,12 +242,6 @@ def test_records_iterator_is_closed_on_early_stop() -> None:
 
 
 def test_schema_that_would_change_is_refused() -> None:
-    class Variant(Empty):
-        def schema(self) -> StructType:
-            return StructType([StructField("v", VariantType())])
-
-    with pytest.raises(hr.UnsupportedTypeError, match=r"'v' has type variant.*spark\.read"):
-        hr.from_data_source(Variant).schema()
     lower = StructType([StructField("s", StringType("UTF8_LCASE"))])
     with pytest.raises(hr.UnsupportedTypeError, match="collate UTF8_LCASE"):
         hr.from_data_source(Empty, schema=lower).schema()

@@ -480,7 +480,7 @@ class SchemaChanges(HonestTable):
 
 class SchemaSparkHasNoTypesFor(HonestTable):
     def schema(self) -> pa.Schema:
-        return SCHEMA.append(pa.field("at", pa.time64("us")))
+        return SCHEMA.append(pa.field("at", pa.month_day_nano_interval()))
 
 
 class WrongNames(HonestTable):

@@ -76,6 +76,17 @@ DIFFERENCES = {
         "Rows of a Python Data Source may have decimals of more digits than their type: they are rounded",
         "they are an error, natively and with `from_data_source`",
     ),
+    "times of day": Difference(
+        (4, 1),
+        "`pa.time32` and `pa.time64` are Spark's TIME, with `spark.sql.timeType.enabled` on",
+        "Spark has no such type: registration refuses them",
+    ),
+    "worker logs": Difference(
+        (4, 1),
+        "`python_worker_logs()` has what code in workers logs and prints, with "
+        "`spark.sql.pyspark.worker.logging.enabled` on",
+        "it is in the executor's log",
+    ),
     "doubled quotes": Difference(
         (4, 1),
         "Spark's parser reads `'it''s'` as one text with a quote in it",

@@ -96,7 +96,7 @@ BROKEN: dict[Promise, dict[type[hr.TableProvider], str]] = {
     Promise.SCHEMA: {
         bad.SchemaIsAList: r"SchemaIsAList.schema returned list, expected pyarrow.Schema",
         bad.SchemaChanges: r"schema gave another schema when it was called again\n(.|\n)*then\n",
-        bad.SchemaSparkHasNoTypesFor: r"column 'at' has Arrow type time64\[us\], which Spark has no equal",
+        bad.SchemaSparkHasNoTypesFor: r"column 'at' has Arrow type month_day_nano_interval, which Spark has no equal",
     },
     Promise.PROJECTION: {
         bad.IgnoresProjectionOrder: r"neither the request's nor the table's\nrequested:\n.*name.*\n.*place.*\n.*city",

@@ -11,8 +11,8 @@ import headrace as hr
 from documented_types import ROWS, documented_type
 from headrace.arrow.conversion import converter, to_wire
 from headrace.arrow.nulls import NullCheck
-from headrace.arrow.spark_types import pruned_schema, spark_schema
-from headrace.arrow.types import wire_schema, wire_type
+from headrace.arrow.spark_types import SPARK_TYPE, pruned_schema, spark_schema, spark_type
+from headrace.arrow.types import VARIANT, wire_schema, wire_type
 from lossless import LOSSLESS, coded, runs
 
 
@@ -52,9 +52,45 @@ def test_to_wire_value_that_does_not_fit_is_named(array: pa.Array) -> None:
         to_wire(array, wire_type(array.type, "seen_at"), "seen_at")
 
 
+@pytest.mark.parametrize("type_", [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns")], ids=str)
+def test_wire_type_of_a_time_of_day_is_nanoseconds(type_: pa.DataType) -> None:
+    times = pa.array([0, None, 1], type_)
+    sent = to_wire(times, wire_type(type_, "at"), "at")
+    assert sent.type == pa.time64("ns")
+    assert sent.to_pylist() == times.to_pylist()
+    assert spark_type(sent.type) == "time(6)"
+    assert spark_type(sent.type, pa.field("at", type_, metadata={SPARK_TYPE: "time(3)"})) == "time(3)"
+
+
+def test_spark_type_of_a_variant_is_known_by_its_mark() -> None:
+    nested = pa.list_(pa.struct([pa.field("v", VARIANT)]))
+    wire = wire_schema(pa.schema([("v", VARIANT), ("l", nested), ("n", pa.int64())]))
+    unmarked = pa.struct([VARIANT.field(i).remove_metadata() for i in range(2)])
+    assert spark_schema(wire)["fields"][0]["type"] == "variant"
+    assert spark_schema(wire)["fields"][1]["type"]["elementType"]["fields"][0]["type"] == "variant"
+    assert spark_type(wire_type(unmarked, "v"))["type"] == "struct"  # type: ignore[index]
+    assert (
+        pruned_schema(pa.schema([("v", VARIANT)]), spark_schema(pa.schema([wire.field(0)]))).field("v").type == VARIANT
+    )
+
+
+@pytest.mark.parametrize("name", ["interval year", "interval second to day", "time(3)", "string", ""])
+def test_spark_type_named_that_the_column_cannot_be_is_refused(name: str) -> None:
+    field = pa.field("took", pa.duration("us"), metadata={SPARK_TYPE: name})
+    with pytest.raises(hr.UnsupportedTypeError, match=r"'took' has Arrow type duration\[us\]"):
+        spark_schema(wire_schema(pa.schema([field])), pa.schema([field]))
+
+
+def test_spark_type_named_inside_of_others_is_told() -> None:
+    named = pa.field("x", pa.duration("s"), metadata={SPARK_TYPE: "interval minute"})
+    schema = pa.schema([("s", pa.struct([named])), ("l", pa.list_(named)), ("m", pa.map_(pa.string(), named))])
+    struct, array, map_ = (field["type"] for field in spark_schema(wire_schema(schema), schema)["fields"])
+    assert struct["fields"][0]["type"] == array["elementType"] == map_["valueType"] == "interval minute"
+
+
 def test_wire_type_nested_refusal_names_the_path() -> None:
-    with pytest.raises(hr.UnsupportedTypeError, match=r"'order\.lines\.element\.at'.*time64"):
-        wire_type(pa.struct([("lines", pa.list_(pa.struct([("at", pa.time64("us"))])))]), "order")
+    with pytest.raises(hr.UnsupportedTypeError, match=r"'order\.lines\.element\.at'.*month_day_nano"):
+        wire_type(pa.struct([("lines", pa.list_(pa.struct([("at", pa.month_day_nano_interval())])))]), "order")
 
 
 def test_wire_schema_two_columns_of_one_name_is_refused() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arrow.nested import with_nested_changed
-from headrace.arrow.types import DIRECT
+from headrace.arrow.types import DIRECT, is_variant
+from headrace.errors import UnsupportedTypeError
 
 SparkType = str | dict[str, Any]
 
@@ -22,6 +23,13 @@ _SQL_NAMES = {
     "timestamp_ltz": "timestamp",
 }
 """Other names that Spark has for the same types."""
+SPARK_TYPE = "headrace.spark_type"
+"""In a field's metadata: the name of its Spark type, where one Arrow type stands for several of Spark's."""
+_TIME = "time(6)"
+_UNITS = ("day", "hour", "minute", "second")
+_INTERVALS = {f"interval {unit}" for unit in _UNITS} | {
+    f"interval {first} to {last}" for i, first in enumerate(_UNITS) for last in _UNITS[i + 1 :]
+}
 _PARTS = {"key": "keyType", "value": "valueType", "element": "elementType"}
 
 
@@ -33,25 +41,34 @@ def spark_schema(schema: pa.Schema, declared: pa.Schema | None = None) -> dict[s
     return _spark_struct(list(schema), None if declared is None else list(declared))
 
 
-def spark_type(type_: pa.DataType, declared: pa.DataType | None = None) -> SparkType:
-    """Spark's type, in ``DataType.json`` form, for a *wire* type, which ``declared`` was before it was converted."""
+def spark_type(type_: pa.DataType, declared: pa.Field | None = None) -> SparkType:
+    """Spark's type, in ``DataType.json`` form, for a *wire* type; ``declared`` is the field before it was converted.
+
+    Raises UnsupportedTypeError for a ``headrace.spark_type`` in the field's metadata that its type cannot be.
+    """
+    if (named := _metadata(declared, SPARK_TYPE)) is not None:
+        return _named_spark_type(type_, named, declared)
     if type_ in DIRECT:
         return DIRECT[type_]
     if pa.types.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
-    own = None if declared is None else _decoded(declared)
+    if pa.types.is_time(type_):
+        return _TIME
+    if is_variant(type_):
+        return "variant"
+    own = None if declared is None else _decoded(declared.type)
     if pa.types.is_struct(type_):
         return _spark_struct(_fields(type_), None if own is None else _fields(own))
     if pa.types.is_map(type_):
         return {
             "type": "map",
-            "keyType": spark_type(type_.key_type, None if own is None else own.key_type),
-            "valueType": spark_type(type_.item_type, None if own is None else own.item_type),
+            "keyType": spark_type(type_.key_type, None if own is None else own.key_field),
+            "valueType": spark_type(type_.item_type, None if own is None else own.item_field),
             "valueContainsNull": type_.item_field.nullable,
         }
     return {
         "type": "array",
-        "elementType": spark_type(type_.value_type, None if own is None else own.value_type),
+        "elementType": spark_type(type_.value_type, None if own is None else own.value_field),
         "containsNull": type_.value_field.nullable,
     }
 
@@ -89,9 +106,9 @@ def _spark_struct(fields: list[pa.Field], declared: list[pa.Field] | None) -> di
     described = [
         {
             "name": field.name,
-            "type": spark_type(field.type, None if own is None else own.type),
+            "type": spark_type(field.type, own),
             "nullable": field.nullable,
-            "metadata": {} if own is None else _comment(own),
+            "metadata": {"comment": comment} if (comment := _metadata(own, "comment")) else {},
         }
         for field, own in zip(fields, declared or [None] * len(fields), strict=True)
     ]
@@ -113,9 +130,20 @@ def _decoded(type_: pa.DataType) -> pa.DataType:
             return type_
 
 
-def _comment(field: pa.Field) -> dict[str, str]:
-    text = (field.metadata or {}).get(b"comment")
-    return {} if not text else {"comment": text.decode("utf-8", "replace")}
+def _metadata(field: pa.Field | None, key: str) -> str | None:
+    text = None if field is None else (field.metadata or {}).get(key.encode())
+    return None if text is None else text.decode("utf-8", "replace")
+
+
+def _named_spark_type(type_: pa.DataType, name: str, declared: pa.Field | None) -> str:
+    is_interval = pa.types.is_duration(type_) and name in _INTERVALS
+    if is_interval or (pa.types.is_time(type_) and re.fullmatch(r"time\([0-9]\)", name)):
+        return name
+    raise UnsupportedTypeError(
+        f"column {getattr(declared, 'name', '')!r} has Arrow type {getattr(declared, 'type', type_)}, which is not "
+        f"Spark's {name!r}, as its metadata's {SPARK_TYPE!r} says: that may name the parts of an interval (of a "
+        "duration), 'interval hour to second', or the digits of a time, 'time(3)'"
+    )
 
 
 def _pruned_field(field: pa.Field, wanted: SparkType) -> pa.Field:

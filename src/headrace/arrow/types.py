@@ -34,6 +34,17 @@ DIRECT: dict[pa.DataType, str] = {
 }
 
 
+VARIANT = pa.struct(
+    [
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("metadata", pa.binary(), nullable=False, metadata={"variant": "true"}),
+    ]
+)
+"""Spark's variant, in the form that Spark itself has for it in Arrow. The mark makes the difference to a struct."""
+
+TIME = pa.time64("ns")
+"""Spark's TIME, from 4.1 on and where it is switched on."""
+
 _WIDENED: dict[pa.DataType, pa.DataType] = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -45,6 +56,10 @@ _WIDENED: dict[pa.DataType, pa.DataType] = {
     pa.large_binary(): pa.binary(),
     pa.binary_view(): pa.binary(),
     pa.date64(): pa.date32(),
+    pa.time32("s"): TIME,
+    pa.time32("ms"): TIME,
+    pa.time64("us"): TIME,
+    pa.time64("ns"): TIME,
 }
 
 
@@ -74,6 +89,8 @@ def wire_type(type_: pa.DataType, column: str) -> pa.DataType:
         return wire_type(type_.value_type, column)
     if isinstance(type_, pa.BaseExtensionType):
         return wire_type(type_.storage_type, column)
+    if is_variant(type_):
+        return VARIANT
     if kind.is_struct(type_):
         fields = [_wire_field(type_.field(i), f"{column}.{type_.field(i).name}") for i in range(type_.num_fields)]
         _refuse_duplicates([field.name for field in fields], f"struct column {column!r}")
@@ -83,8 +100,6 @@ def wire_type(type_: pa.DataType, column: str) -> pa.DataType:
         return pa.map_(key, _wire_field(type_.item_field, f"{column}.value"))
     if is_list(type_):
         return pa.list_(_wire_field(type_.value_field, f"{column}.element"))
-    if kind.is_time(type_):
-        raise _unsupported(column, type_, "cast it to a string, or to int64 microseconds")
     if kind.is_union(type_):
         raise _unsupported(column, type_, "split it into one nullable column per alternative")
     if kind.is_interval(type_):
@@ -113,6 +128,13 @@ def same_in_spark(schema: pa.Schema, other: pa.Schema) -> bool:
         )
     except UnsupportedTypeError:
         return False
+
+
+def is_variant(type_: pa.DataType) -> bool:
+    """Whether a struct has the mark of Spark's variants."""
+    if not pa.types.is_struct(type_) or {type_.field(i).name for i in range(type_.num_fields)} != {"value", "metadata"}:
+        return False
+    return bool((type_.field("metadata").metadata or {}).get(b"variant") == b"true")
 
 
 def is_view(type_: pa.DataType) -> bool:

@@ -13,7 +13,8 @@ from pyspark.sql.types import StructType
 from headrace.arrow.batches import halves, indented, same_columns
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.spark_types import spark_schema
-from headrace.errors import HeadraceError, PlanError, RegistrationError, SchemaMismatchError
+from headrace.arrow.types import with_nested
+from headrace.errors import HeadraceError, PlanError, RegistrationError, SchemaMismatchError, UnsupportedTypeError
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag
 from headrace.negotiate.asking import ProviderRaised
@@ -21,7 +22,7 @@ from headrace.negotiate.negotiation import Negotiation
 from headrace.negotiate.pickling import pickled
 from headrace.negotiate.registry import RegisteredTable
 from headrace.provider import FilterPushdown, TableProvider
-from headrace.spark.versions import arrow_schema, inherited_push_filters
+from headrace.spark.versions import arrow_schema, has_time_type, inherited_push_filters
 from headrace.tables.choose import not_a_provider
 from headrace.transport.protocol import SPLIT_BYTES
 
@@ -53,6 +54,12 @@ def as_data_source(provider: TableProvider, name: str) -> type[DataSource]:
             f"{table.provider_name} lives in this process and is read once, so Spark's workers cannot have it; "
             "register it with a SessionContext"
         )
+    for field in () if has_time_type() else table.wire_schema:
+        if any(map(pa.types.is_time, with_nested(field.type))):
+            raise UnsupportedTypeError(
+                f"column {field.name!r} has Arrow type {table.schema.field(field.name).type}, and Spark has a "
+                "TIME type from 4.1 on: cast it to a string, or to int64 microseconds"
+            )
     struct = StructType.fromJson(spark_schema(table.wire_schema, table.schema))
     try:
         copy = pickled(table, by_value=True)

@@ -11,13 +11,20 @@ from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceRe
 from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StringType, StructField, StructType
 from pyspark.sql.utils import to_str
 
+from headrace.arrow.spark_types import SPARK_TYPE
 from headrace.errors import HeadraceError, RegistrationError, UnsupportedTypeError
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest
 from headrace.provider import FilterPushdown, NestedLiterals, PerScanProvider, TableProvider
 from headrace.spark.data_source_errors import extraneous_filters, type_mismatch
 from headrace.spark.data_source_plan import DataSourcePlan
-from headrace.spark.versions import arrow_schema, pushes_filters, types_without_arrow
+from headrace.spark.versions import (
+    arrow_schema,
+    has_arrow_type,
+    named_beside_arrow,
+    pushes_filters,
+    types_without_arrow,
+)
 
 
 def from_data_source(
@@ -62,7 +69,7 @@ class DataSourceTable(PerScanProvider):
         for field in struct:
             _check_type(field.dataType, field.name)
         self._struct = struct
-        return pa.schema(list(map(_commented, arrow_schema(struct), struct)))
+        return pa.schema(list(map(_described, arrow_schema(struct), struct)))
 
     def for_scan(self) -> DataSourceScan:
         return DataSourceScan(self)
@@ -138,25 +145,26 @@ class DataSourceScan(NestedLiterals):
         return tuple(partitions) or (InputPartition(None),)
 
 
-def _commented(field: pa.Field, described: StructField) -> pa.Field:
-    """``field`` with the comments that Spark's own field, and those in it, have."""
+def _described(field: pa.Field, described: StructField) -> pa.Field:
+    """``field`` with the comments of Spark's own field and those in it, and their types where Arrow has no word."""
     comment = (described.metadata or {}).get("comment")
-    with_comment = field.with_metadata({"comment": str(comment)} if comment else None)
-    return with_comment.with_type(_commented_type(field.type, described.dataType))
+    metadata = {"comment": str(comment)} if comment else {}
+    return _typed(field.with_metadata(metadata or None), described.dataType)
 
 
-def _commented_type(type_: pa.DataType, described: DataType) -> pa.DataType:
+def _typed(field: pa.Field, described: DataType) -> pa.Field:
+    if isinstance(described, named_beside_arrow()):
+        return field.with_metadata({**(field.metadata or {}), SPARK_TYPE: described.jsonValue()})
+    return field.with_type(_described_type(field.type, described))
+
+
+def _described_type(type_: pa.DataType, described: DataType) -> pa.DataType:
     if isinstance(described, StructType):
-        return pa.struct([_commented(type_.field(i), field) for i, field in enumerate(described)])
+        return pa.struct([_described(type_.field(i), field) for i, field in enumerate(described)])
     if isinstance(described, ArrayType):
-        element = type_.value_field
-        return pa.list_(element.with_type(_commented_type(element.type, described.elementType)))
+        return pa.list_(_typed(type_.value_field, described.elementType))
     if isinstance(described, MapType):
-        key, item = type_.key_field, type_.item_field
-        return pa.map_(
-            key.with_type(_commented_type(key.type, described.keyType)),
-            item.with_type(_commented_type(item.type, described.valueType)),
-        )
+        return pa.map_(_typed(type_.key_field, described.keyType), _typed(type_.item_field, described.valueType))
     return type_
 
 
@@ -171,7 +179,7 @@ def _check_type(type_: DataType, column: str) -> None:
         _check_type(type_.keyType, f"{column}.key")
         _check_type(type_.valueType, f"{column}.value")
     collated = isinstance(type_, StringType) and isinstance(type_, AtomicType) and not type_.isUTF8BinaryCollation()
-    if isinstance(type_, types_without_arrow()) or collated:
+    if isinstance(type_, types_without_arrow()) or collated or not has_arrow_type(type_):
         raise UnsupportedTypeError(
             f"column {column!r} has type {type_.simpleString()}, which from_data_source cannot pass on; read this "
             "source with spark.read.format(...)"

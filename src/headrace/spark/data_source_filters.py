@@ -111,7 +111,8 @@ def _found(path: tuple[str, ...], schema: pa.Schema) -> pa.DataType | None:
 
 def _literal(value: Any, type_: pa.DataType | None) -> Literal | None:
     """None for a value of another kind, and for the types that Headrace has no literals of."""
-    if type_ is None or pa.types.is_nested(type_) or pa.types.is_duration(type_) or pa.types.is_null(type_):
+    is_ = pa.types
+    if type_ is None or is_.is_nested(type_) or is_.is_duration(type_) or is_.is_time(type_) or is_.is_null(type_):
         return None
     if value is None:
         return Literal(None, type_)

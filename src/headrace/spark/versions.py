@@ -78,11 +78,14 @@ def converter(type_: DataType) -> Callable[[Any], Any] | None:
     """PySpark's own conversion of one Python value for Arrow; None where it would leave every value as it is."""
     from pyspark.sql.conversion import LocalDataToArrowConversion
 
-    if "none_on_identity" in _parameters(LocalDataToArrowConversion._create_converter):
-        return LocalDataToArrowConversion._create_converter(type_, none_on_identity=True)
+    create: Callable[..., Callable[[Any], Any] | None] = LocalDataToArrowConversion._create_converter
+    if "none_on_identity" in _parameters(create):
+        return create(type_, none_on_identity=True)
     if not LocalDataToArrowConversion._need_converter(type_):
         return None
-    return LocalDataToArrowConversion._create_converter(type_)
+    # 4.0 would make variants of variants; Arrow takes their two parts.
+    parts = {"variants_as_dicts": True} if "variants_as_dicts" in _parameters(create) else {}
+    return create(type_, **parts)
 
 
 def inherited_push_filters() -> Callable[..., Any] | None:
@@ -103,9 +106,36 @@ def pushes_filters(reader: DataSourceReader) -> bool:
 
 def types_without_arrow() -> tuple[type[DataType], ...]:
     """Spark's types that Arrow alone would turn into something else. The geographic ones came with 4.1."""
+    return _known("UserDefinedType", "GeographyType", "GeometryType")
+
+
+def named_beside_arrow() -> tuple[type[DataType], ...]:
+    """Spark's types of which several have one Arrow type, so that their name has to be told. TIME came with 4.1."""
+    return _known("DayTimeIntervalType", "TimeType")
+
+
+def has_time_type() -> bool:
+    """Whether this version has a TIME type, which may be switched off."""
+    return bool(_known("TimeType"))
+
+
+def has_arrow_type(type_: DataType) -> bool:
+    """Whether PySpark has an Arrow type for it: not for intervals of months, and those of 4.0's calendar."""
+    from pyspark.errors import PySparkTypeError
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    if type_.typeName() in ("struct", "array", "map"):  # their parts are asked for alone
+        return True
+    try:
+        to_arrow_type(type_)
+    except PySparkTypeError:
+        return False
+    return True
+
+
+def _known(*names: str) -> tuple[type[DataType], ...]:
     from pyspark.sql import types
 
-    names = ("UserDefinedType", "VariantType", "GeographyType", "GeometryType")
     return tuple(getattr(types, name) for name in names if hasattr(types, name))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.types import wire_type
+from headrace.arrow.types import wire_type, with_nested
 from headrace.errors import UnsupportedTypeError
 from headrace.plan import SortKey
 
@@ -104,6 +104,8 @@ def _plain_column(field: pa.Field) -> DatabaseColumn:
 
 
 def _typed_column(field: pa.Field) -> DatabaseColumn:
+    if any(map(pa.types.is_time, with_nested(field.type))):  # Spark has a type for it, which is off by default
+        return _as_text(field.name)
     try:
         wire_type(field.type, field.name)
     except UnsupportedTypeError:

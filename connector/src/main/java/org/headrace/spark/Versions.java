@@ -15,10 +15,12 @@ import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.QueryContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.PythonException;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 import scala.Option;
@@ -62,6 +64,17 @@ public final class Versions {
 
   private static final String JOIN_PUSHDOWN = "spark.sql.optimizer.datasourceV2JoinPushdown";
 
+  /** From 4.1, and only where this setting switches it on. */
+  private static final Class<?> TIME = classOrNull("org.apache.spark.sql.types.TimeType");
+
+  private static final String TIME_SETTING = "spark.sql.timeType.enabled";
+
+  /** From 4.1. */
+  private static final boolean KEEPS_LOGS = classOrNull("org.apache.spark.storage.PythonWorkerLogLine") != null;
+
+  /** Whether what Python workers log is kept for {@code python_worker_logs()}. */
+  private static final String LOGGING_SETTING = "spark.sql.pyspark.worker.logging.enabled";
+
   private Versions() {}
 
   /** What {@link #joining} asks of a builder, without the types that only later versions have. */
@@ -76,7 +89,7 @@ public final class Versions {
 
   /** Whether this Spark, under this session's settings, offers joins. */
   public static boolean offersJoins() {
-    return JOINING != null && Boolean.parseBoolean(SQLConf.get().getConfString(JOIN_PUSHDOWN, "false"));
+    return JOINING != null && isOn(JOIN_PUSHDOWN);
   }
 
   /** The builder, in a form that Spark offers joins to. Only where {@link #offersJoins}. */
@@ -132,6 +145,33 @@ public final class Versions {
       }
       return columns;
     }
+  }
+
+  /** Whether a type is TIME, of whatever precision: nanoseconds of the day. */
+  public static boolean isTime(DataType type) {
+    return TIME != null && TIME.isInstance(type);
+  }
+
+  /** Why columns of type TIME cannot be had in this session, and what to do; null where they can. */
+  public static String whyNoTime() {
+    if (TIME == null) {
+      return "Spark has a TIME type from 4.1 on: cast it to a string, or to int64 microseconds";
+    }
+    return isOn(TIME_SETTING)
+        ? null
+        : "Spark's TIME type is off: switch it on with spark.conf.set('"
+            + TIME_SETTING
+            + "', 'true'), or cast the column to a string, or to int64 microseconds";
+  }
+
+  /** The session under whose name the logs of this query's Python workers are to be kept; null where they are not. */
+  public static String sessionOfLogs() {
+    Option<SparkSession> active = SparkSession.getActiveSession();
+    return KEEPS_LOGS && active.isDefined() && isOn(LOGGING_SETTING) ? active.get().sessionUUID() : null;
+  }
+
+  private static boolean isOn(String setting) {
+    return Boolean.parseBoolean(SQLConf.get().getConfString(setting, "false"));
   }
 
   /** Whether Spark, if asked to, puts a filter back above a scan that filters exactly; it looks for such ones. */

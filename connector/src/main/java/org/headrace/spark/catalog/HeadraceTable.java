@@ -2,6 +2,7 @@ package org.headrace.spark.catalog;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.lang.ref.Cleaner;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
@@ -34,9 +35,42 @@ final class HeadraceTable implements SupportsRead {
 
   /** The table that Python answered with. */
   static HeadraceTable of(String context, JsonNode answer) {
+    String name = answer.get("name").asText();
+    refuseTime(answer.get("schema"), name);
     StructType schema = (StructType) DataType.fromJson(answer.get("schema").toString());
     boolean joins = answer.path("joins").asBoolean();
-    return new HeadraceTable(context, answer.get("name").asText(), answer.get("table").asText(), schema, joins);
+    return new HeadraceTable(context, name, answer.get("table").asText(), schema, joins);
+  }
+
+  /** Where this session has no TIME, which Spark itself says at some later point, without the column. */
+  private static void refuseTime(JsonNode schema, String table) {
+    String column = columnOfTime(schema, "");
+    String reason = column == null ? null : Versions.whyNoTime();
+    if (reason != null) {
+      throw Planners.failed("UnsupportedTypeError", "table '" + table + "': column '" + column + "' is a time of day. " + reason);
+    }
+  }
+
+  /** The path to the first part of a type, in Spark's JSON, that is a TIME; null where there is none. */
+  private static String columnOfTime(JsonNode type, String path) {
+    if (type.isTextual()) {
+      return type.asText().startsWith("time(") ? path : null;
+    }
+    for (JsonNode field : type.path("fields")) {
+      String name = field.get("name").asText();
+      String found = columnOfTime(field.get("type"), path.isEmpty() ? name : path + "." + name);
+      if (found != null) {
+        return found;
+      }
+    }
+    for (String part : List.of("element", "key", "value")) {
+      JsonNode inner = type.path(part + "Type");
+      String found = inner.isMissingNode() ? null : columnOfTime(inner, path + "." + part);
+      if (found != null) {
+        return found;
+      }
+    }
+    return null;
   }
 
   /** As {@link #of}, for one that Python keeps only as long as the JVM does: it is told when this object is garbage. */

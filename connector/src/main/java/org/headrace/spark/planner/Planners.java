@@ -100,7 +100,12 @@ public final class Planners {
   }
 
   private static RuntimeException failed(String message) {
-    return unchecked(HeadraceException.of("HeadraceError", null, message).whilePlanning());
+    return failed("HeadraceError", message);
+  }
+
+  /** Throws what fails while Spark plans; {@code error} names a class of headrace.errors. */
+  public static RuntimeException failed(String error, String message) {
+    return unchecked(HeadraceException.of(error, null, message).whilePlanning());
   }
 
   /** Throws {@code error}, which Java's compiler would have us declare wherever Spark's interfaces declare nothing. */

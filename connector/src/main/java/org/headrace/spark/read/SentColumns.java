@@ -15,13 +15,17 @@ import org.apache.arrow.vector.types.pojo.DictionaryEncoding;
 import org.apache.arrow.vector.types.pojo.Field;
 import org.apache.arrow.vector.types.pojo.FieldType;
 import org.apache.arrow.vector.types.pojo.Schema;
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DayTimeIntervalType;
+import org.apache.spark.sql.types.MapType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnVector;
+import org.headrace.spark.Versions;
 import org.headrace.spark.vectors.ArrowColumns;
 import org.headrace.spark.vectors.Dictionary;
 
@@ -86,7 +90,29 @@ final class SentColumns implements AutoCloseable {
       return type instanceof BinaryType;
     }
     return hasNoDictionary(field.getChildren())
-        && DataType.equalsIgnoreNullability(ArrowUtils.fromArrowField(field), type);
+        && haveSameValues(ArrowUtils.fromArrowField(field), type);
+  }
+
+  /** Which parts of an interval and how many digits of a time Spark shows is no matter of how they are sent. */
+  private static boolean haveSameValues(DataType sent, DataType type) {
+    if (sent instanceof StructType one && type instanceof StructType other) {
+      boolean same = one.length() == other.length();
+      for (int i = 0; same && i < one.length(); i++) {
+        StructField field = one.fields()[i];
+        same = field.name().equals(other.fields()[i].name()) && haveSameValues(field.dataType(), other.fields()[i].dataType());
+      }
+      return same;
+    }
+    if (sent instanceof ArrayType one && type instanceof ArrayType other) {
+      return haveSameValues(one.elementType(), other.elementType());
+    }
+    if (sent instanceof MapType one && type instanceof MapType other) {
+      return haveSameValues(one.keyType(), other.keyType()) && haveSameValues(one.valueType(), other.valueType());
+    }
+    if (sent instanceof DayTimeIntervalType) {
+      return type instanceof DayTimeIntervalType;
+    }
+    return Versions.isTime(sent) ? Versions.isTime(type) : DataType.equalsIgnoreNullability(sent, type);
   }
 
   private static boolean hasNoDictionary(List<Field> fields) {

@@ -3,12 +3,15 @@ package org.headrace.spark.vectors;
 
 import org.apache.arrow.vector.BaseVariableWidthViewVector;
 import org.apache.arrow.vector.DecimalVector;
+import org.apache.arrow.vector.DurationVector;
 import org.apache.arrow.vector.FieldVector;
+import org.apache.arrow.vector.types.TimeUnit;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.BooleanType;
 import org.apache.spark.sql.types.ByteType;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
+import org.apache.spark.sql.types.DayTimeIntervalType;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
@@ -20,6 +23,7 @@ import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.sql.types.UserDefinedType;
 import org.apache.spark.sql.vectorized.ColumnVector;
+import org.headrace.spark.Versions;
 
 /**
  * Spark columns over Arrow memory, without copying.
@@ -55,6 +59,8 @@ public final class ArrowColumns {
           case BIGINT -> type instanceof LongType ? new FixedColumn.Longs(vector, type) : null;
           case TIMESTAMPMICROTZ -> type instanceof TimestampType ? new FixedColumn.Longs(vector, type) : null;
           case TIMESTAMPMICRO -> type instanceof TimestampNTZType ? new FixedColumn.Longs(vector, type) : null;
+          case TIMENANO -> Versions.isTime(type) ? new FixedColumn.Longs(vector, type) : null;
+          case DURATION -> type instanceof DayTimeIntervalType ? duration((DurationVector) vector, type) : null;
           case FLOAT4 -> type instanceof FloatType ? new FixedColumn.Floats(vector, type) : null;
           case FLOAT8 -> type instanceof DoubleType ? new FixedColumn.Doubles(vector, type) : null;
           case DECIMAL -> decimal((DecimalVector) vector, type);
@@ -96,6 +102,10 @@ public final class ArrowColumns {
               .formatted(vector.getName(), vector.getField().getType(), type.simpleString()));
     }
     return column;
+  }
+
+  private static ColumnVector duration(DurationVector vector, DataType type) {
+    return vector.getUnit() == TimeUnit.MICROSECOND ? new FixedColumn.Longs(vector, type) : null;
   }
 
   private static ColumnVector decimal(DecimalVector vector, DataType type) {

@@ -41,7 +41,7 @@ UPWARDS = {
 }
 
 OUTSIDE: dict[str, list[str]] = {
-    "pyspark": ["spark.*", "worker.daemon", "worker.spark_task"],
+    "pyspark": ["spark.*", "worker.daemon", "worker.logs", "worker.spark_task"],
     "py4j": ["spark.*"],
     "socket": ["transport.*", "worker.task"],
     "socketserver": ["transport.*"],

@@ -28,7 +28,7 @@ from headrace.execute.stopping import IMPORT_POLL_S, StopFlag, StopRequested, is
 from headrace.transport.frames import FrameWriter
 from headrace.transport.protocol import DONE, PROTOCOL_VERSION, REQUEST, STOP, TASK_MAGIC
 from headrace.transport.serve import serve_partition
-from headrace.worker import spark_task
+from headrace.worker import logs, spark_task
 
 PYTHON_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _EXIT_WORKER = 1
@@ -61,7 +61,7 @@ def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
         signal.signal(signal.SIGUSR1, watcher.interrupted)
         watcher.start()
         try:
-            with spark_task.known(facts):
+            with spark_task.known(facts), logs.kept():
                 _serve(sock, version, nonce, payload, partition, stop)
         except OSError:
             sys.exit(_EXIT_WORKER)  # the reader is gone; nothing more can be said on this connection

@@ -5,8 +5,10 @@ import java.io.File;
 import java.io.IOException;
 import java.util.Arrays;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.SparkFiles;
+import org.headrace.spark.Versions;
 
 /** EXECUTORS placement: a pickled plan that runs in Spark's own Python workers. */
 final class WorkerOrigin extends PartitionOrigin {
@@ -14,12 +16,14 @@ final class WorkerOrigin extends PartitionOrigin {
   private final String python;
   private final String archive;
   private final byte[] pickledTask;
+  private final String sessionOfLogs; // null where what workers log is not kept
 
   private WorkerOrigin(String table, String python, String archive, byte[] pickledTask) {
     super(table);
     this.python = python;
     this.archive = archive;
     this.pickledTask = pickledTask;
+    this.sessionOfLogs = Versions.sessionOfLogs();
   }
 
   /** A Spark Connect client cannot name the Python of the server: it is found here, and so are the client's files. */
@@ -42,7 +46,13 @@ final class WorkerOrigin extends PartitionOrigin {
   public PartitionConnection open(int partition) throws IOException {
     String path = new File(SparkFiles.getRootDirectory(), archive).getAbsolutePath();
     // The same map every time: it is the key of Spark's worker pool.
-    Map<String, String> env = Map.of("SPARK_REUSE_WORKER", "1", "PYTHONPATH", path, "PYTHONHASHSEED", "0");
+    Map<String, String> env = new HashMap<>();
+    env.put("SPARK_REUSE_WORKER", "1");
+    env.put("PYTHONPATH", path);
+    env.put("PYTHONHASHSEED", "0");
+    if (sessionOfLogs != null) {
+      env.put("PYSPARK_SPARK_SESSION_UUID", sessionOfLogs); // Spark then looks for log lines in a worker's output
+    }
     return WorkerConnection.open(place(partition), python, env, pickledTask);
   }
 }

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 
 import headrace as hr
 from certificates import make_identity
@@ -104,6 +105,8 @@ def fails_after_a_batch(partition: int) -> Iterator[pa.RecordBatch]:
 def test_connect_session_provider_that_raises_is_a_provider_error(
     ctx: hr.SessionContext, placement: hr.Placement
 ) -> None:
+    from pyspark.errors.exceptions.connect import SparkException
+
     ctx.register_table("t", FunctionTable(fails_after_a_batch, placement=placement))
     with pytest.raises(hr.ProviderError) as caught:
         ctx.collect("SELECT * FROM t")
@@ -112,9 +115,10 @@ def test_connect_session_provider_that_raises_is_a_provider_error(
     assert (error.table, error.partition) == ("t", 0)
     assert "fails_after_a_batch" in error.traceback
     assert isinstance(error.__cause__, ValueError)
-    with pytest.raises(Exception, match="ValueError: no more: 0") as native:
+    with pytest.raises(SparkException) as native:
         ctx.spark.sql("SELECT * FROM t").collect()
-    assert type(native.value).__module__ == "pyspark.errors.exceptions.connect"
+    assert native.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
+    assert str(native.value).startswith("ValueError: no more: 0\nsee the manual\n  in FunctionPlan.execute, table 't'")
 
 
 def test_connect_session_provider_that_raises_while_planning_is_named(ctx: hr.SessionContext) -> None:
@@ -125,6 +129,9 @@ def test_connect_session_provider_that_raises_while_planning_is_named(ctx: hr.Se
     ctx.register_table("t", Unplannable(ten_rows))
     with pytest.raises(hr.ProviderError, match=r"LookupError: no such shard\n  in Unplannable.scan, table 't'"):
         ctx.collect("SELECT * FROM t")
+    with pytest.raises(AnalysisException, match="LookupError: no such shard") as native:
+        ctx.spark.table("t").collect()
+    assert native.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
 
 
 def test_connect_session_own_errors_keep_their_class(ctx: hr.SessionContext) -> None:

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 import headrace.errors as errors
 from headrace.execute.failure_text import failure_from_text
 
-_OF_A_TASK = "java.lang.IllegalArgumentException: "  # what PlainErrorsReader throws
+_OF_A_TASK = "org.apache.spark.SparkException: "  # what PlainErrorsReader throws, where Spark has wrapped it
 _AFTER_IT = "\n\nDriver stacktrace:"
 _CANCELLED = ("OPERATION_CANCELED", "SPARK_JOB_CANCELLED")
 
@@ -32,8 +32,8 @@ def translate(error: BaseException) -> errors.HeadraceError | None:
     if not isinstance(error, PySparkException):
         return None
     message = str(getattr(error, "_message", None) or error)
-    before, of_a_task, text = message.partition(_OF_A_TASK)
-    failure = failure_from_text(text.partition(_AFTER_IT)[0] if of_a_task else message)
+    before, _, wrapped = message.partition(_OF_A_TASK)
+    failure = failure_from_text(message) or failure_from_text(wrapped.partition(_AFTER_IT)[0])
     if failure is not None:
         return failure.to_exception()
     if any(name in before for name in _CANCELLED):

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.spark.QueryContext;
+import org.apache.spark.SparkException;
 import org.apache.spark.SparkRuntimeException;
 import org.apache.spark.sql.AnalysisException;
 import scala.Option;
@@ -98,6 +99,14 @@ public final class HeadraceException extends SparkRuntimeException {
     }
     seen.setStackTrace(new StackTraceElement[0]); // Spark logs it: forty lines of Java would hide the Python traceback
     return seen;
+  }
+
+  /** As an exception of Spark's own, for a driver that knows no class of a session's jar. */
+  public SparkException ofSpark() {
+    SparkException own =
+        new SparkException(text, null, Option.apply(CONDITION), parameters("run", text), new QueryContext[0]);
+    own.setStackTrace(new StackTraceElement[0]);
+    return own;
   }
 
   /** The text alone, with which Python's own message begins; Spark would put its condition before it. */

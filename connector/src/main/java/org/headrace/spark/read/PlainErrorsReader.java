@@ -9,7 +9,7 @@ import org.headrace.spark.HeadraceException;
 
 /**
  * Reads on behalf of a Spark Connect session, whose jars the driver does not look into when it reads what a task failed
- * with: it would report an unknown reason. So errors of ours leave as one of Java's own, with the same text; executor JVM.
+ * with: it would report an unknown reason. So errors of ours leave as one of Spark's own, with the same text; executor JVM.
  */
 final class PlainErrorsReader implements PartitionReader<ColumnarBatch> {
   private final PartitionReader<ColumnarBatch> reader;
@@ -46,13 +46,10 @@ final class PlainErrorsReader implements PartitionReader<ColumnarBatch> {
     reader.close();
   }
 
-  private static RuntimeException plain(RuntimeException error) {
-    if (!(error instanceof HeadraceException) && !(error.getCause() instanceof HeadraceException)) {
-      return error;
-    }
-    String text = error instanceof HeadraceException ? error.getMessage() : error.getCause().getMessage();
-    IllegalArgumentException plain = new IllegalArgumentException(text);
-    plain.setStackTrace(new StackTraceElement[0]);
-    return plain;
+  /** Throws the error; Java's compiler would have Spark's exception declared, which Spark's interfaces do not. */
+  @SuppressWarnings("unchecked")
+  private static <E extends Exception> RuntimeException plain(RuntimeException error) throws E {
+    Throwable own = error instanceof HeadraceException ? error : error.getCause();
+    throw (E) (own instanceof HeadraceException ours ? ours.ofSpark() : error);
   }
 }

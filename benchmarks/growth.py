@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from benchmarks import rivals
 from benchmarks.bench import Bench
-from benchmarks.harness import Case, Figure, Result
+from benchmarks.harness import Case, Contender, Figure, Result
 from benchmarks.pull import FOUR
 from benchmarks.rivals import headrace_query, register
-from benchmarks.sources import Source, SourceTable
+from benchmarks.sources import OneRowEach, Source, SourceTable
 
 ROWS = (1_000_000, 10_000_000, 100_000_000)
 PARTITIONS = (1, 10, 100, 1000)
 PARTITION_ROWS = 1000
+TINY_PARTITIONS = 1000
+RANGE = "Spark's range"
+MOST_OF_RANGE = 1.3  # times the time of Spark's range, which produces its rows where they are added up
 BY_ROWS = "rows"
 BY_PARTITIONS = "partitions"
 MOST_GROWTH = 1.2
+ONE_SUM = "SELECT sum(id) FROM {t}"
 MOST_RIVAL_PARTITIONS = {False: 10, True: 100}  # in full; a thousand take the rival a minute
 
 
@@ -26,7 +30,21 @@ def cases(bench: Bench) -> list[Case]:
     return [
         *(_point(bench, BY_ROWS, Source(rows)) for rows in sizes),
         *(_point(bench, BY_PARTITIONS, Source(n * PARTITION_ROWS, partitions=n)) for n in counts),
+        _tiny_partitions(bench, min(TINY_PARTITIONS, settings.most_partitions)),
     ]
+
+
+def _tiny_partitions(bench: Bench, count: int) -> Case:
+    """What a partition costs that has next to nothing to do: one task, one request to a worker, one row."""
+    table = register(bench, "tiny_partitions", OneRowEach(count))
+    own = Contender(RANGE, lambda: bench.sql(ONE_SUM, t=f"range(0, {count}, 1, {count})"))
+    return Case(
+        f"growth: {count:,} partitions of one row",
+        [headrace_query(bench, table, ONE_SUM), own],
+        rows=count,
+        bars={RANGE: 1 / MOST_OF_RANGE},
+        warmups=3,
+    )
 
 
 def _point(bench: Bench, curve: str, source: Source) -> Case:

@@ -109,6 +109,28 @@ class SourceTable(hr.TableProvider):
         return SourcePlan(self.source, self.placement, request.filters)
 
 
+class OneRowEach(hr.TableProvider):
+    """Partition *i* is the row ``id = i``, as in ``range(0, partitions, 1, partitions)``."""
+
+    def __init__(self, partitions: int) -> None:
+        self.partitions = partitions
+
+    def schema(self) -> pa.Schema:
+        return pa.schema([("id", pa.int64())])
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        return OneRowPlan(self.schema(), self.partitions)
+
+
+class OneRowPlan(hr.ExecutionPlan):
+    def __init__(self, schema: pa.Schema, partitions: int) -> None:
+        self.schema = schema
+        self.partitioning = hr.UnknownPartitioning(partitions)
+
+    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([pa.array([partition], pa.int64())], schema=self.schema)
+
+
 class RivalReader(DataSourceReader):
     def __init__(self, source: Source, arrow: bool) -> None:
         self.source = source

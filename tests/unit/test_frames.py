@@ -138,6 +138,18 @@ def test_send_all_more_pieces_than_one_call_takes_keeps_the_order(wire: Wire) ->
     assert wire.close() == [(FrameKind.ERROR, b"", body)]
 
 
+def test_frame_writer_held_schema_goes_out_with_the_next_frame(wire: Wire) -> None:
+    writer = FrameWriter(wire.near, NUMBERS, NONCE)
+    writer.schema(held=True)
+    wire.far.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        wire.far.recv(1)
+    wire.far.setblocking(True)
+    wire.read()
+    writer.end()
+    assert [kind for kind, _, _ in wire.close()] == [FrameKind.SCHEMA, FrameKind.END]
+
+
 def test_frame_writer_reader_gone_raises_oserror(wire: Wire) -> None:
     wire.far.close()
     writer = FrameWriter(wire.near, NUMBERS, NONCE)

@@ -57,13 +57,25 @@ class FrameWriter:
         self._batches = 0
         self._schema = schema
         self._flags = 0
+        self._begun = False
+        self._has_dictionaries = False
         self._ipc: _IpcWriter | None = None
+        self._held: list[Any] = []
 
-    def schema(self, *, told_when_read: bool = False) -> None:
-        """The first frame. ``told_when_read``: the reader is to say ASKING when it waits."""
+    def schema(self, *, told_when_read: bool = False, held: bool = False) -> None:
+        """The first frame. ``told_when_read``: the reader is to say ASKING when it waits.
+
+        ``held``: it goes out together with the frame that follows it.
+        """
         self._flags = TOLD_WHEN_READ if told_when_read else 0
-        self._ipc = _IpcWriter(self._schema)
-        self._send(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [], self._flags)
+        self._begun = True
+        self._has_dictionaries = any(pa.types.is_dictionary(kind) for kind in self._schema.types)
+        self._ipc = None
+        frame = self._frame(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [], self._flags)
+        if held:
+            self._held = frame
+        else:
+            send_all(self._socket, frame)
 
     def batch(self, batch: pa.RecordBatch) -> None:
         """Large batches go out from where they lie in memory; small ones are cheaper to copy into one piece.
@@ -72,11 +84,10 @@ class FrameWriter:
         row that is too large. Columns may be dictionaries or views: SCHEMA is sent again before a batch of another
         schema than the last one's, and DICTIONARY before a batch whose dictionary is new or has grown.
         """
-        if self._ipc is None or not batch.schema.equals(self._schema):
+        if not self._begun or not batch.schema.equals(self._schema):
             self._schema = batch.schema
-            self.schema(told_when_read=bool(self._flags))
-        assert self._ipc is not None
-        small = not self._ipc.has_dictionaries and not is_at_least(batch, _SMALL_BATCH_BYTES)
+            self.schema(told_when_read=bool(self._flags), held=True)
+        small = not self._has_dictionaries and not is_at_least(batch, _SMALL_BATCH_BYTES)
         if not small and batch.num_rows > 1 and _unshared_bytes(batch) > SPLIT_BYTES:
             for half in halves(batch):
                 self.batch(half)
@@ -88,6 +99,7 @@ class FrameWriter:
             cut = 8 + int.from_bytes(message[4:8], "little")
             self._send(FrameKind.BATCH, message[:cut], [message[cut:]])
             return
+        self._ipc = self._ipc or _IpcWriter(self._schema)
         for kind, metadata, body in self._ipc.messages(batch):
             self._send(kind, memoryview(metadata), body)
 
@@ -97,7 +109,12 @@ class FrameWriter:
     def error(self, failure_json: str) -> None:
         self._send(FrameKind.ERROR, memoryview(failure_json.encode()), [])
 
-    def _send(self, kind: FrameKind, first: memoryview, second: Sequence[Any], flags: int = 0) -> None:
+    def _send(self, kind: FrameKind, first: memoryview, second: Sequence[Any]) -> None:
+        frame = self._frame(kind, first, second)
+        held, self._held = self._held, []
+        send_all(self._socket, [*held, *frame])
+
+    def _frame(self, kind: FrameKind, first: memoryview, second: Sequence[Any], flags: int = 0) -> list[Any]:
         body = sum(len(piece) for piece in second)
         if len(first) > MAX_FIRST_BYTES or body > MAX_SECOND_BYTES:
             raise TransportError(
@@ -105,7 +122,7 @@ class FrameWriter:
                 f"{MAX_FIRST_BYTES} bytes, and a single row {MAX_SECOND_BYTES}"
             )
         header = FRAME_HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body, self._nonce)
-        send_all(self._socket, [header, first, *second])
+        return [header, first, *second]
 
 
 @dataclass(frozen=True)
@@ -232,7 +249,6 @@ class _IpcWriter:
     """Batches of one schema as Arrow IPC messages, in the pieces of memory in which they lie."""
 
     def __init__(self, schema: pa.Schema) -> None:
-        self.has_dictionaries = any(pa.types.is_dictionary(kind) for kind in schema.types)
         self._pieces = _Pieces()
         self._stream = pa.ipc.new_stream(pa.PythonFile(self._pieces, mode="w"), schema, options=_BATCH_OPTIONS)
 

@@ -36,7 +36,8 @@ def serve_partition(
     # Over a network, to wait until the reader asks takes a round trip.
     asking = sock if merges and source.patient and sock.family == socket.AF_UNIX else None
     try:
-        writer.schema(told_when_read=asking is not None)
+        # A reader can do nothing with a schema alone, but it has to know at once that it is to ask.
+        writer.schema(told_when_read=asking is not None, held=not merges)
     except OSError:
         when_gone()
         _close(stream)  # a source that was opened already (a claimed channel) must learn of it

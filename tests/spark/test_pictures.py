@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -35,3 +36,16 @@ def test_recorded_picture_has_no_text_beyond_its_edges(picture: Path) -> None:
         left = float(text.attrib["x"]) - {"start": 0.0, "middle": width / 2, "end": width}[text.attrib["text-anchor"]]
         assert left >= 0, text.text
         assert left + width <= float(root.attrib["width"]), text.text
+
+
+@pytest.mark.parametrize("picture", RECORDED, ids=lambda path: path.name)
+def test_recorded_picture_has_no_text_over_another(picture: Path) -> None:
+    boxes = []
+    for text in ElementTree.parse(picture).getroot().findall("{*}text"):
+        size, bottom = int(text.attrib["font-size"]), float(text.attrib["y"])
+        width = text_width(str(text.text), size)
+        left = float(text.attrib["x"]) - {"start": 0.0, "middle": width / 2, "end": width}[text.attrib["text-anchor"]]
+        boxes.append((left, left + width, bottom - 0.7 * size, bottom, str(text.text)))
+    for one, other in itertools.combinations(boxes, 2):
+        beside = one[1] <= other[0] or other[1] <= one[0]
+        assert beside or one[3] <= other[2] or other[3] <= one[2], f"{one[4]!r} over {other[4]!r}"

@@ -97,6 +97,11 @@ def test_mismatch_ends_with_both_schemas() -> None:
     assert text == "column 'b' is missing\nexpected:\n  a: int64\n  b: string\nfound:\n  a: int64"
 
 
+def test_mem_table_of_a_list_of_dicts_says_how_to_make_a_table_of_it() -> None:
+    with pytest.raises(TypeError, match=r"item 0 of the list is a dict; use pyarrow\.Table\.from_pylist\(rows\)"):
+        hr.MemTable([{"a": 1}])
+
+
 # What is yielded instead of a RecordBatch
 
 

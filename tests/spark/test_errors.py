@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -154,11 +155,28 @@ def test_planning_that_raises_is_an_analysis_exception_in_native_pyspark(ctx: hr
 
 def test_batch_of_another_schema_is_a_pyspark_exception_in_native_pyspark(ctx: hr.SessionContext) -> None:
     ctx.register_table("rain", FunctionTable(lambda _partition: iter([pa.record_batch({"b": [1]})])))
-    for action in (lambda frame: frame.collect(), lambda frame: frame.toArrow(), lambda frame: frame.show()):
+    actions: tuple[Callable[[Any], Any], ...] = (
+        lambda frame: frame.collect(),
+        lambda frame: frame.toArrow(),
+        lambda frame: frame.toPandas(),
+        lambda frame: frame.show(),
+    )
+    for action in actions:
         with pytest.raises(SparkRuntimeException) as caught:
             action(ctx.table("rain"))
         assert caught.value.getCondition() == "PYTHON_DATA_SOURCE_ERROR"
         assert str(caught.value).startswith("SchemaMismatchError: FunctionPlan.execute yielded a batch")
+
+
+@pytest.mark.parametrize("when", [raising, raising_after_a_batch], ids=["first", "later"])
+def test_execute_raising_while_files_are_written_is_the_same_exception(
+    ctx: hr.SessionContext, tmp_path: Path, when: Callable[..., Any]
+) -> None:
+    ctx.register_table("rain", FunctionTable(when(lambda: FloodError("too much"))))
+    with pytest.raises((PythonException, SparkRuntimeException)) as caught:
+        ctx.table("rain").write.parquet(str(tmp_path / "rain"))
+    assert caught.value.getCondition() in ("PYTHON_EXCEPTION", "PYTHON_DATA_SOURCE_ERROR")
+    assert str(caught.value).startswith(f"{__name__}.FloodError: too much")
 
 
 @placements

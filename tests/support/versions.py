@@ -81,6 +81,11 @@ DIFFERENCES = {
         "`pa.time32` and `pa.time64` are Spark's TIME, with `spark.sql.timeType.enabled` on",
         "Spark has no such type: registration refuses them",
     ),
+    "variants in rows": Difference(
+        (4, 1),
+        "`spark.read.format(...)` reads variants in the rows of a Python Data Source, as `from_data_source` does",
+        "it fails; `from_data_source` reads them",
+    ),
     "worker logs": Difference(
         (4, 1),
         "`python_worker_logs()` has what code in workers logs and prints, with "

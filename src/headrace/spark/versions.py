@@ -122,12 +122,12 @@ def has_time_type() -> bool:
 def has_arrow_type(type_: DataType) -> bool:
     """Whether PySpark has an Arrow type for it: not for intervals of months, and those of 4.0's calendar."""
     from pyspark.errors import PySparkTypeError
-    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import StructField, StructType
 
     if type_.typeName() in ("struct", "array", "map"):  # their parts are asked for alone
         return True
     try:
-        to_arrow_type(type_)
+        arrow_schema(StructType([StructField("of", type_)]))
     except PySparkTypeError:
         return False
     return True

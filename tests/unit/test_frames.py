@@ -174,6 +174,23 @@ def test_frame_writer_batch_larger_than_the_bound_is_sent_in_pieces(
     assert TOTALS.unpack(frames[-1][1]) == (100_000, len(pieces))
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_frame_writer_columns_that_share_their_memory_count_each_for_the_bound(
+    wire: Wire, monkeypatch: pytest.MonkeyPatch, nested: bool
+) -> None:
+    monkeypatch.setattr(frames_module, "SPLIT_BYTES", 256 * 1024)
+    names = [f"c{i}" for i in range(8)]
+    shared = [pa.array(range(16 * 1024))] * len(names)
+    struct = pa.StructArray.from_arrays(shared, names)
+    batch = pa.record_batch([struct], ["s"]) if nested else pa.record_batch(shared, names)
+    writer = FrameWriter(wire.read().near, batch.schema, NONCE)
+    writer.schema()
+    writer.batch(batch)
+    frames = wire.close()
+    assert max(len(second) for _, _, second in frames) <= 256 * 1024 + 1024
+    assert merged(received(frames, batch.schema)) == batch
+
+
 def test_frame_writer_rows_of_very_different_size_are_sent_alone_where_they_must(
     wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -88,7 +88,7 @@ class FrameWriter:
             self._schema = batch.schema
             self.schema(told_when_read=bool(self._flags), held=True)
         small = not self._has_dictionaries and not is_at_least(batch, _SMALL_BATCH_BYTES)
-        if not small and batch.num_rows > 1 and _unshared_bytes(batch) > SPLIT_BYTES:
+        if not small and batch.num_rows > 1 and _is_more_than(batch, SPLIT_BYTES):
             for half in halves(batch):
                 self.batch(half)
             return
@@ -204,9 +204,16 @@ def is_at_least(batch: pa.RecordBatch, size: int) -> bool:
     return bool(batch.get_total_buffer_size() >= size and batch.nbytes >= size)
 
 
-def _unshared_bytes(batch: pa.RecordBatch) -> int:
-    """How many bytes of the batch become less when it is cut: dictionaries and the data behind views do not."""
-    return sum(
+def _is_more_than(batch: pa.RecordBatch, size: int) -> bool:
+    """Whether the batch has more than ``size`` bytes that become less when it is cut.
+
+    Dictionaries and the data behind views do not. The exact number costs as much as sending a small column: it is only
+    asked for where it could be so large, if every column had all buffers of the batch.
+    """
+    most = batch.get_total_buffer_size() * batch.num_columns
+    if most <= size and not any(kind.num_fields for kind in batch.schema.types):
+        return False
+    return size < sum(
         _VIEW_BYTES * len(column)
         if is_view(column.type)
         else (column.indices if pa.types.is_dictionary(column.type) else column).nbytes

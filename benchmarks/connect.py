@@ -1,4 +1,8 @@
-"""A Spark Connect server: a live provider, against the same one as a data source of PySpark's own."""
+"""A Spark Connect server: a live provider, against the same one as a data source of PySpark's own.
+
+The first cases meet a server that has just started: the JVM compiles Spark itself while they run. The others come after
+so many small queries that this is mostly done, and show beside it what a query costs there that reads nothing.
+"""
 
 from __future__ import annotations
 
@@ -17,36 +21,87 @@ from benchmarks.rivals import HEADRACE
 from benchmarks.sources import Source, SourceTable
 
 MOST_ROWS = 5_000_000
+MORE_ROWS = 20_000_000
+SMALL_ROWS = 2_000
+SMALL_QUERIES = 60
 DATA_SOURCE = "as_data_source"
+NO_ROWS = "Spark's own query over two rows"
+NOTHING = "SELECT sum(id), sum(id + 1), sum(id + 2), sum(id + 3) FROM range(0, 2, 1, 2)"
+PLACEMENTS = (hr.Placement.EXECUTORS, hr.Placement.DRIVER)
+
+
+class Server:
+    """The session of a client, with the same tables in each of the ways."""
+
+    def __init__(self, ctx: hr.SessionContext, *, small_queries: int) -> None:
+        self._ctx = ctx
+        self._small_queries = small_queries
+
+    def register(self, source: Source) -> None:
+        rival = _name(DATA_SOURCE, source)
+        self._ctx.spark.dataSource.register(hr.as_data_source(SourceTable(source), rival))
+        self._ctx.spark.read.format(rival).load().createOrReplaceTempView(rival)
+        for placement in PLACEMENTS:
+            self._ctx.register_table(_name(placement.name, source), SourceTable(source, placement))
+
+    def answer(self, query: str) -> Rows:
+        return sorted_rows(self._ctx.spark.sql(query).collect())
+
+    def contender(self, name: str, way: str, source: Source) -> Contender:
+        return Contender(name, lambda: self.answer(FOUR.format(t=_name(way, source))))
+
+    def warm(self, source: Source) -> None:
+        """The same number of queries for everybody, before the first case that wants a warm server."""
+        for _ in range(self._small_queries):
+            for way in (*(placement.name for placement in PLACEMENTS), DATA_SOURCE):
+                self.answer(FOUR.format(t=_name(way, source)))
+            self.answer(NOTHING)
+        self._small_queries = 0
 
 
 def cases(bench: Bench) -> list[Case]:
-    rows = bench.settings.at_most(MOST_ROWS)
-    source = Source(rows)
-    ctx = bench.keep(_connected())
-    ctx.spark.dataSource.register(hr.as_data_source(SourceTable(source), "connect_rival"))
-    ctx.spark.read.format("connect_rival").load().createOrReplaceTempView("connect_rival")
+    server = Server(bench.keep(_connected()), small_queries=SMALL_QUERIES if bench.settings.warm_seconds else 1)
+    source, more, small = (Source(bench.settings.at_most(rows)) for rows in (MOST_ROWS, MORE_ROWS, SMALL_ROWS))
+    for each in {source, more, small}:
+        server.register(each)
+    return [
+        *(_fresh(server, placement, source) for placement in PLACEMENTS),
+        *(_warm(server, placement, each, small) for each in dict.fromkeys((source, more)) for placement in PLACEMENTS),
+    ]
 
-    def queried(table: str) -> Rows:
-        return sorted_rows(ctx.spark.sql(FOUR.format(t=table)).collect())
 
-    found = []
-    for placement in (hr.Placement.EXECUTORS, hr.Placement.DRIVER):
-        table = f"connect_{placement.name.lower()}"
-        ctx.register_table(table, SourceTable(source, placement))
-        found.append(
-            Case(
-                f"connect: four columns, {placement.name}",
-                [
-                    Contender(HEADRACE, lambda table=table: queried(table)),  # type: ignore[misc]
-                    Contender(DATA_SOURCE, lambda: queried("connect_rival")),
-                ],
-                {DATA_SOURCE: 5.0},
-                rows=rows,
-                most_rounds=3,
-            )
-        )
-    return found
+def _fresh(server: Server, placement: hr.Placement, source: Source) -> Case:
+    return Case(
+        f"connect: four columns, {placement.name}",
+        [
+            server.contender(HEADRACE, placement.name, source),
+            server.contender(DATA_SOURCE, DATA_SOURCE, source),
+        ],
+        {DATA_SOURCE: 5.0},
+        rows=source.rows,
+        most_rounds=3,
+    )
+
+
+def _warm(server: Server, placement: hr.Placement, source: Source, small: Source) -> Case:
+    def nothing() -> None:
+        server.answer(NOTHING)
+
+    return Case(
+        f"connect: {source.rows / 1e6:g} M rows, {placement.name}, warm server",
+        [
+            server.contender(HEADRACE, placement.name, source),
+            server.contender(DATA_SOURCE, DATA_SOURCE, source),
+            Contender(NO_ROWS, nothing, limit=True),
+        ],
+        {DATA_SOURCE: 5.0},
+        rows=source.rows,
+        prepare=lambda: server.warm(small),
+    )
+
+
+def _name(way: str, source: Source) -> str:
+    return f"connect_{way.lower()}_{source.rows}"
 
 
 @contextmanager

@@ -16,8 +16,25 @@ if TYPE_CHECKING:
 pytest_plugins = ["costs", "effort", "postgres"]
 
 
+# Files that take long, or wait long, are started first: else the other processes wait for them in the end.
+LONGEST = (
+    "test_silent_peers",  # waits more than a minute, for time-outs
+    "test_connect",
+    "test_faults",
+    "test_errors",
+    "test_single_scan",
+    "test_docs",
+    "test_partitioning",
+    "test_early_stop",
+)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     class_archive.use()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -204,6 +205,63 @@ def test_partitioned_join_is_right_with_runtime_filters(
     plan = str(ctx.sql(query.format(t=table))._jdf.queryExecution().executedPlan().toString())
     assert "hashpartitioning" not in plan
     assert any(f"2 of {DAYS} files" in plan.describe() for plan in facts[table].plans)
+
+
+def tasks_of_largest_stage(ctx: hr.SessionContext, query: str) -> int:
+    """Runs the query as a group of jobs of its own."""
+    context, group = ctx.spark.sparkContext, uuid.uuid4().hex
+    context.setJobGroup(group, query)
+    try:
+        ctx.sql(query).collect()
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+    tracker = context.statusTracker()
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job for stage in job.stageIds]
+    return max(stage.numTasks for stage in stages if stage)
+
+
+@pytest.mark.parametrize("table", ["dataset", "listing"])
+@pytest.mark.parametrize("query", [STAR, SEMI], ids=["join", "semi join"])
+def test_keys_that_a_join_rules_out_are_no_tasks(
+    ctx: hr.SessionContext, facts: dict[str, Plans], table: str, query: str
+) -> None:
+    assert tasks_of_largest_stage(ctx, query.format(t=table)) == 2
+    text = ctx.explain(query.format(t=table))
+    assert f"KEY(day; {DAYS} keys), not told: nothing groups by it" in text
+
+
+@pytest.mark.parametrize(
+    "grouped",
+    [
+        "SELECT f.day, count(*), sum(f.id) FROM {t} AS f JOIN days ON f.day = days.day WHERE week = 1 GROUP BY f.day",
+        "SELECT d + 0, n FROM (SELECT day AS d, count(*) AS n FROM (SELECT day, id FROM {t}) WHERE day IN "
+        "(SELECT day FROM days WHERE week = 1) GROUP BY day)",
+        "SELECT id, rank() OVER (PARTITION BY f.day ORDER BY id) FROM {t} AS f JOIN days ON f.day = days.day "
+        "WHERE week = 1",
+        "SELECT count(DISTINCT f.day) FROM {t} AS f JOIN days ON f.day = days.day WHERE week = 1",
+    ],
+    ids=["group by", "alias", "window", "distinct"],
+)
+def test_keys_that_something_needs_are_told(ctx: hr.SessionContext, facts: dict[str, Plans], grouped: str) -> None:
+    same(ctx, grouped, "dataset")
+    text = ctx.explain(grouped.format(t="dataset"))
+    assert "not told" not in text
+    assert "used: no shuffle before" in text
+
+
+def test_footers_are_read_by_one_task_without_a_shuffle(ctx: hr.SessionContext, files: Path, facts: object) -> None:
+    ctx.register_table("plain", hr.DatasetTable(files))
+    for query in (AGGREGATES[1], "SELECT count(*), min(id), max(day) FROM {t} WHERE day = 77"):
+        same(ctx, query, "plain")
+        assert "COMPLETE: Spark does not aggregate again" in ctx.explain(query.format(t="plain"))
+        plan = str(ctx.sql(query.format(t="plain"))._jdf.queryExecution().executedPlan().toString())
+        assert "Exchange" not in plan
+        assert "Aggregate" not in plan
+    same(ctx, AGGREGATES[2], "plain")
+    assert "PARTIAL" in ctx.explain(AGGREGATES[2].format(t="plain"))  # a filter that footers do not decide
+    over = "SELECT n + 1, low FROM (SELECT count(*) AS n, min(id) AS low FROM {t} WHERE day < 3) WHERE n > 1"
+    same(ctx, over, "plain")
 
 
 def test_runtime_filter_is_not_applied_below_a_top_n(ctx: hr.SessionContext, facts: dict[str, Plans]) -> None:

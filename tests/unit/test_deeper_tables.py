@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import math
 import pickle
+import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import cloudpickle
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.fs
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,6 +23,7 @@ from headrace.negotiate.aggregates import OfferedFunction
 from headrace.negotiate.negotiation import Negotiation
 from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
+from headrace.tables.dataset.footers import Footers
 from headrace.testing import check_provider
 from parquet_files import table, years
 
@@ -153,6 +156,60 @@ def test_rows_are_read_where_footers_do_not_tell(tmp_path: Path, writer: str) ->
     provider = hr.DatasetTable(ds.dataset(tmp_path, schema=schema))
     functions = ("count(*)", "count(id)", "min(id)", "max(id)", "min(s)", "max(s)", "count(later)", "max(later)")
     assert merged(aggregated(provider, *functions)) == [3, 2, 1, 5, "a" * 200 + "b", "z" * 200 + "b", 0, None]
+
+
+def test_footers_of_many_files_are_one_task(tmp_path: Path) -> None:
+    for i in range(200):
+        pq.write_table(pa.table({"id": [i]}), tmp_path / f"{i}.parquet")
+        without_data(tmp_path / f"{i}.parquet")
+    planned = aggregated(hr.DatasetTable(tmp_path), "count(*)", "min(id)", "max(id)")
+    assert planned is not None
+    assert planned.partitioning.n == 1
+    assert planned.aggregation is not None
+    assert planned.aggregation.answer is hr.AggregatePushdown.COMPLETE
+    assert merged(planned) == [200, 0, 199]
+
+
+def test_footers_of_very_many_files_are_several_tasks() -> None:
+    assert Footers(1.0, {}, size=900.0).in_a_task() == 1000
+    assert Footers(1.0, {}, size=100_000.0).in_a_task() == 41
+    assert Footers(1.0, {}, size=1e9).in_a_task() == 1
+
+
+@pytest.mark.parametrize("column", ["unknown", "another"])
+def test_rows_are_shared_out_where_the_footers_looked_into_do_not_tell(tmp_path: Path, column: str) -> None:
+    rows = pa.table({"unknown": [1], "another": pa.array([1], pa.int32()), "known": [1]})
+    for i in range(16):
+        pq.write_table(rows, tmp_path / f"{i}.parquet", write_statistics=["another", "known"])
+    schema = rows.schema.set(1, pa.field("another", INT))
+    provider = hr.DatasetTable(ds.dataset(tmp_path, schema=schema), partition_bytes=1 << 20)
+    planned, told = aggregated(provider, f"count({column})"), aggregated(provider, "count(known)")
+    assert planned is not None
+    assert told is not None
+    assert (planned.partitioning.n, told.partitioning.n) == (16, 1)
+    assert planned.aggregation is not None
+    assert planned.aggregation.answer is hr.AggregatePushdown.PARTIAL
+    assert merged(planned) == merged(told) == [16]
+
+
+def test_partition_without_rows_has_no_extremes(tmp_path: Path) -> None:
+    for day, ids in ((1, []), (2, [7]), (3, [])):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"id": pa.array(ids, INT)}), tmp_path / f"day={day}" / "a.parquet")
+    provider = hr.DatasetTable(tmp_path)
+    assert merged(aggregated(provider, "count(*)", "count(day)", "min(day)", "max(day)")) == [1, 1, 2, 2]
+
+
+def test_footers_behind_a_network_are_read_together(tmp_path: Path) -> None:
+    for i in range(40):
+        pq.write_table(pa.table({"id": [i]}), tmp_path / f"{i}.parquet")
+    elsewhere = pyarrow.fs.SubTreeFileSystem(str(tmp_path), pyarrow.fs.LocalFileSystem())
+    provider = hr.DatasetTable("", filesystem=elsewhere)
+    assert merged(aggregated(provider, "count(*)", "min(id)", "max(id)")) == [40, 0, 39]
+    (tmp_path / "23.parquet").unlink()
+    with pytest.raises(FileNotFoundError, match=r"23\.parquet: it was there when"):
+        merged(aggregated(provider, "count(*)"))
+    assert not [one for one in threading.enumerate() if one.name.startswith("headrace-footers")]
 
 
 def test_extremes_of_floats_and_what_is_no_column_are_left_to_spark(tmp_path: Path) -> None:

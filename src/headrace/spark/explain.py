@@ -69,7 +69,7 @@ def _block(number: int, found: FoundScan, planner: Planner, frame: DataFrame) ->
     joins = join_entries(found, scan, planner, frame)
     lines += _labelled("join", joins) if joins else []
     lines += _deeper(scan)
-    lines.append(f"  partitioning  {_partitioning(scan, above)}")
+    lines.append(f"  partitioning  {_partitioning(scan, above, untold=bool(found.scan.keysUntold()))}")
     lines.append(f"  ordering      {_ordering(scan, above)}")
     lines.append(f"  statistics    {_statistics(scan)}")
     if scan.table.verify is not None:
@@ -189,12 +189,14 @@ def _limit(scan: PlannedScan, above: tuple[Step, ...]) -> str:
     return "none in the query"
 
 
-def _partitioning(scan: PlannedScan, above: tuple[Step, ...]) -> str:
+def _partitioning(scan: PlannedScan, above: tuple[Step, ...], *, untold: bool) -> str:
     if isinstance(scan.partitioning, UnknownPartitioning):
         return "none stated"
     text = partitioning_text(scan.partitioning)
     if scan.partitioning_unused is not None:
         return f"{text}, not used: {scan.partitioning_unused}"
+    if untold:
+        return f"{text}, not told: nothing groups by it, and each key that a runtime filter leaves out would be a task"
     for step in above:
         if step.name == "ShuffleExchangeExec":
             target = _plain(step.node.outputPartitioning())

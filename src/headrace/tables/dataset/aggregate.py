@@ -6,7 +6,7 @@ Runs on executors: planning opens no file, so whether a footer tells is found ou
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from headrace.tables.partial_aggregates import PartialAggregate, operand_columns
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
+_READ_AT_ONCE = 16  # footers, where each waits for a network
 _NEVER_CUT = "parquet-cpp-arrow"
 """This writer leaves out a long string's bounds. Others cut them, and pyarrow does not show that they did."""
 
@@ -37,16 +38,34 @@ class DatasetAggregatePlan(ExecutionPlan):
         self._aggregation = aggregation
         self._rows = rows
         self._decided = decided
+        self._complete = False
+
+    def complete(self) -> DatasetAggregatePlan:
+        """The same over all pieces, in one partition: its row is the result."""
+        made = DatasetAggregatePlan(self._aggregation, self._rows, decided=self._decided)
+        made._complete = True
+        made.partitioning = UnknownPartitioning(1)
+        return made
 
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         total = PartialAggregate(self._aggregation)
-        for piece in self._rows.pieces(partition):
-            known = self._known(piece)
-            if known is None:
-                for batch in self._rows.piece_batches(piece):
-                    total.add_batch(batch)
+        partitions = range(self._rows.partitioning.n) if self._complete else [partition]
+        pieces = [piece for one in partitions for piece in self._rows.pieces(one)]
+        footers: list[Piece] = []
+        untold: list[Piece | MemoryPiece] = []
+        for piece in pieces:
+            if self._decided and isinstance(piece, Piece) and is_parquet(piece.format):
+                footers.append(piece)
             else:
-                total.add_known(known.rows, known.nulls, known.extremes)
+                untold.append(piece)
+        told = _Told(self._aggregation, self._rows.dataset_schema)
+        for piece, fragment in zip(footers, _with_footers(footers), strict=True):
+            if not told.add(fragment, piece.keys):
+                untold.append(piece)
+        total.add_known(told.rows, told.nulls, told.extremes)
+        for piece in untold:
+            for batch in self._rows.piece_batches(piece):
+                total.add_batch(batch)
         yield total.row()
 
     def describe(self) -> str:
@@ -55,50 +74,82 @@ class DatasetAggregatePlan(ExecutionPlan):
     def statistics(self) -> Statistics:
         return Statistics(self.partitioning.n)
 
-    def _known(self, piece: Piece | MemoryPiece) -> _Known | None:
-        if not self._decided or isinstance(piece, MemoryPiece) or not is_parquet(piece.format):
-            return None
+
+def _with_footers(pieces: Sequence[Piece]) -> Iterator[ds.ParquetFileFragment]:
+    """The pieces as fragments whose footers have been read, in order: many at a time unless all files are local.
+
+    Raises OSError and ArrowException, with the file in their text.
+    """
+    import pyarrow.fs
+
+    def opened(piece: Piece) -> ds.ParquetFileFragment:
         try:
-            return _told_by_footer(piece.fragment(), self._aggregation, self._rows.dataset_schema, piece.keys)
+            fragment = piece.fragment()
+            fragment.ensure_complete_metadata()
+            return fragment
         except (OSError, pa.ArrowException) as error:
             raise named(error, piece.path) from error
 
+    if all(isinstance(piece.filesystem, pyarrow.fs.LocalFileSystem) for piece in pieces):
+        yield from map(opened, pieces)
+        return
+    pool = ThreadPoolExecutor(_READ_AT_ONCE, "headrace-footers")
+    try:
+        yield from pool.map(opened, pieces)
+    finally:
+        pool.shutdown(cancel_futures=True)
 
-@dataclass(frozen=True)
-class _Known:
-    rows: int
-    nulls: dict[str, int]
-    extremes: dict[str, tuple[Any, Any]]
+
+class _Told:
+    """What footers tell of the rows of their files: how many, the nulls, least and greatest values."""
+
+    def __init__(self, aggregation: Aggregation, schema: pa.Schema) -> None:
+        self.rows = 0
+        columns = operand_columns(aggregation)
+        self.nulls = dict.fromkeys(columns, 0)
+        self.extremes: dict[str, tuple[Any, Any]] = dict.fromkeys(columns, (None, None))
+        self._ranged = ranged_columns(aggregation)
+        self._types = {name: schema.field(name).type for name in columns}
+
+    def add(self, fragment: ds.ParquetFileFragment, keys: dict[str, Any]) -> bool:
+        """Whether this file's footer leaves nothing open; of one that does, nothing is added."""
+        metadata = fragment.metadata
+        groups = [metadata.row_group(group.id) for group in fragment.row_groups]
+        rows = sum(group.num_rows for group in groups)
+        if not rows:  # then the partition's value is no row's
+            return True
+        nulls: dict[str, int] = {}
+        extremes: dict[str, tuple[Any, Any]] = {}
+        for name, type_ in self._types.items():
+            if name in keys:
+                value = keys[name]
+                nulls[name], extremes[name] = (rows if value is None else 0), (value, value)
+                continue
+            at = _position(metadata, fragment.physical_schema, name, type_)
+            if at is None:
+                return False
+            columns = [group.column(at).statistics for group in groups if group.num_rows]
+            if any(known is None or not known.has_null_count for known in columns):
+                return False
+            nulls[name] = sum(known.null_count for known in columns)
+            if name in self._ranged:
+                found = _extremes(columns, type_, metadata.created_by or "")
+                if found is None:
+                    return False
+                extremes[name] = found
+        self.rows += rows
+        for name, count in nulls.items():
+            self.nulls[name] += count
+        for name, (low, high) in extremes.items():
+            self.extremes[name] = _wider(self.extremes[name], low, high)
+        return True
 
 
-def _told_by_footer(
-    fragment: ds.ParquetFileFragment, aggregation: Aggregation, schema: pa.Schema, keys: dict[str, Any]
-) -> _Known | None:
-    """What the footer of a file says; None where it leaves something open. Raises OSError, ArrowException."""
-    metadata = fragment.metadata
-    groups = [metadata.row_group(group.id) for group in fragment.row_groups]
-    rows = sum(group.num_rows for group in groups)
-    ranged = ranged_columns(aggregation)
-    nulls: dict[str, int] = {}
-    extremes: dict[str, tuple[Any, Any]] = {}
-    for name in operand_columns(aggregation):
-        if name in keys:
-            value = keys[name]
-            nulls[name], extremes[name] = (rows if value is None else 0), (value, value)
-            continue
-        at = _position(metadata, fragment.physical_schema, name, schema.field(name).type)
-        if at is None:
-            return None
-        columns = [group.column(at).statistics for group in groups if group.num_rows]
-        if any(known is None or not known.has_null_count for known in columns):
-            return None
-        nulls[name] = sum(known.null_count for known in columns)
-        if name in ranged:
-            found = _extremes(columns, schema.field(name).type, metadata.created_by or "")
-            if found is None:
-                return None
-            extremes[name] = found
-    return _Known(rows, nulls, extremes)
+def _wider(known: tuple[Any, Any], low: Any, high: Any) -> tuple[Any, Any]:
+    """The least and the greatest value of both; None stands for no value."""
+    if low is None or known[0] is None:
+        return known if low is None else (low, high)
+    return min(known[0], low), max(known[1], high)
 
 
 def _position(metadata: Any, physical: pa.Schema, name: str, type_: pa.DataType) -> int | None:
@@ -106,6 +157,8 @@ def _position(metadata: Any, physical: pa.Schema, name: str, type_: pa.DataType)
     indices = physical.get_all_field_indices(name)
     if len(indices) != 1 or physical.field(indices[0]).type != type_:
         return None
+    if metadata.num_columns == len(physical):  # none is nested, so they are where the fields are
+        return indices[0] if metadata.schema.column(indices[0]).path == name else None
     found = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name]
     return found[0] if len(found) == 1 else None
 

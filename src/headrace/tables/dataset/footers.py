@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _SAMPLED_FILES = 8
+_MOST_OF_A_TASK = 1000  # footers, or so many bytes of them: about 0.1 s of work, for which a second task does not pay
+_MOST_BYTES_OF_A_TASK = 4 << 20
 _DICTIONARY_BYTES = 2.5  # a value: indices of some 16 bits and a few values; plain text has 4 for its length alone
 
 
@@ -36,38 +38,52 @@ def _start(column: Any) -> int:
 
 @dataclass(frozen=True)
 class Footers:
-    """Rows per byte of file, and bytes per row of each column, in a few files; both None where that is not known."""
+    """Rows per byte of file, and bytes per row of each column, in a few files; both None where that is not known.
+
+    ``ranged``: the columns with statistics in all of them. ``size``: bytes of a footer.
+    """
 
     rows_per_byte: float | None
     widths: dict[str, float]
+    ranged: frozenset[str] = frozenset()
+    size: float = 0.0
 
     @classmethod
-    def sampled(cls, fragments: Sequence[ds.Fragment], sizes: Sequence[int]) -> Footers:
+    def sampled(cls, fragments: Sequence[ds.Fragment], sizes: Sequence[int], schema: pa.Schema) -> Footers:
         """Reads the footers of up to eight files, spread over ``fragments``; of none unless all are Parquet.
+
+        A column that a file stores in another type than ``schema`` has is not a ``ranged`` one, nor is a nested one.
 
         A file that cannot be read is passed over: this is for estimates, and the query will name the file.
         """
         if not all(is_parquet(fragment.format) for fragment in fragments):
             return cls(None, {})
         step = max(1, -(-len(fragments) // _SAMPLED_FILES))
-        rows = size = group_rows = 0
+        rows = size = group_rows = footers = footer_bytes = 0
         widths: dict[str, float] = {}
+        unranged: set[str] = set()
         for fragment, file_size in list(zip(fragments, sizes, strict=True))[::step]:
             try:
                 metadata = fragment.metadata
             except (OSError, pa.ArrowException):
                 continue
             rows, size = rows + metadata.num_rows, size + file_size
+            footers, footer_bytes = footers + 1, footer_bytes + metadata.serialized_size
             if metadata.num_row_groups:
                 group = metadata.row_group(0)
                 group_rows += group.num_rows
                 for i in range(group.num_columns):
                     column = group.column(i)
-                    name = column.path_in_schema.partition(".")[0]
+                    name, _, nested = column.path_in_schema.partition(".")
                     widths[name] = widths.get(name, 0) + column.total_uncompressed_size
+                    if nested or not _is_ranged(column.statistics):
+                        unranged.add(name)
+            stored = {field.name: field.type for field in fragment.physical_schema}
+            unranged.update(field.name for field in schema if stored.get(field.name) != field.type)
         if not size:
             return cls(None, {})
-        return cls(rows / size, {name: width / max(1, group_rows) for name, width in widths.items()})
+        per_row = {name: width / max(1, group_rows) for name, width in widths.items()}
+        return cls(rows / size, per_row, frozenset(widths) - unranged, footer_bytes / footers)
 
     def estimate(self, schema: pa.Schema, file_bytes: int) -> Statistics:
         """Of ``file_bytes`` of such files, when the columns of ``schema`` are read."""
@@ -78,9 +94,20 @@ class Footers:
         width = sum(max(self.widths.get(field.name, 0.0), _least_bytes(field.type)) for field in schema)
         return Statistics(rows, round(rows * width))
 
+    def in_a_task(self) -> int:
+        """How many of them one task should read."""
+        return max(1, min(_MOST_OF_A_TASK, int(_MOST_BYTES_OF_A_TASK / max(1.0, self.size))))
+
     def has_few_values(self, column: str) -> bool:
         """Whether a column of text or bytes takes so little room that it must be a dictionary and short indices."""
         return self.widths.get(column, _DICTIONARY_BYTES) < _DICTIONARY_BYTES
+
+
+def _is_ranged(statistics: Any) -> bool:
+    """Whether it tells nulls, least and greatest value; the latter are not there where all values are null."""
+    return statistics is not None and bool(
+        statistics.has_null_count and (statistics.has_min_max or not statistics.num_values)
+    )
 
 
 def _least_bytes(type_: pa.DataType) -> float:

@@ -23,11 +23,19 @@ from headrace.plan import (
     Statistics,
     UnknownPartitioning,
 )
-from headrace.provider import AggregatePushdown, FilterPushdown, Pushdown, TableProvider, pushdown_exact_where_possible
+from headrace.provider import (
+    AggregatePushdown,
+    FilterPushdown,
+    PerScanProvider,
+    Pushdown,
+    TableProvider,
+    pushdown_exact_where_possible,
+)
 from headrace.tables.dataset.aggregate import DatasetAggregatePlan, has_exact_bounds
 from headrace.tables.dataset.files import DatasetFile, DatasetMemory, dataset_files, dataset_memory, identity, in_memory
 from headrace.tables.dataset.footers import Footers
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_read_dictionaries, has_views
+from headrace.tables.dataset.scan import DatasetScan
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
 from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
 _FORMATS = {".csv": "csv", ".orc": "orc", ".feather": "feather", ".arrow": "ipc", ".json": "json", ".jsonl": "json"}
 
 
-class DatasetTable(TableProvider):
+class DatasetTable(PerScanProvider):
     """A table over a ``pyarrow.dataset.Dataset``, or over a path or list that ``ds.dataset()`` takes.
 
     The dataset may be of files, of tables in memory, or a union of both. Files are read where Spark runs its tasks;
@@ -91,7 +99,7 @@ class DatasetTable(TableProvider):
         self._comparable = [field.name for field in self._schema if is_comparable(field.type)]
         self._filterable = all(is_filterable(field.type) for field in self._schema)
         of_files = [fragment for fragment in fragments if not in_memory(fragment)]
-        self._footers = Footers.sampled(of_files, [file.size for file in files])
+        self._footers = Footers.sampled(of_files, [file.size for file in files], self._schema)
         only_files = bool(of_files) and len(of_files) == len(fragments)
         self._has_dictionaries = only_files and can_read_dictionaries(of_files[0].format)  # others: when they are read
 
@@ -100,6 +108,9 @@ class DatasetTable(TableProvider):
 
     def schema(self) -> pa.Schema:
         return self._schema
+
+    def for_scan(self) -> TableProvider:
+        return DatasetScan(self)
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         if not self._filterable:
@@ -124,8 +135,24 @@ class DatasetTable(TableProvider):
         if parts is None:
             rows = self._rows(of_columns, self._matching(self._parts, request.filters))
             return DatasetAggregatePlan(request.aggregation, rows, decided=False)
-        told = all(has_exact_bounds(self._schema.field(name).type) for name in ranged_columns(request.aggregation))
+        told = self._told(request.aggregation)
         return DatasetAggregatePlan(request.aggregation, self._rows(of_columns, parts, together=told), decided=True)
+
+    def is_one_task(self, aggregation: Aggregation, filters: Sequence[Expr]) -> bool:
+        """Whether footers are likely to tell all of it, and are so few that one task is to read them.
+
+        Not for a class that has a ``scan`` of its own: its plans may have any number of partitions.
+        """
+        if type(self).scan is not DatasetTable.scan or not self._told(aggregation):
+            return False
+        parts = self._decided(filters)
+        return parts is not None and len(parts) <= self._footers.in_a_task()
+
+    def _told(self, aggregation: Aggregation) -> bool:
+        """Whether footers are likely to tell all of it: those that were looked into would."""
+        columns = set(operand_columns(aggregation)) - set(self._keys.schema.names)
+        exact = all(has_exact_bounds(self._schema.field(name).type) for name in ranged_columns(aggregation))
+        return exact and columns <= self._footers.ranged
 
     def _rows(
         self,
@@ -135,7 +162,7 @@ class DatasetTable(TableProvider):
         together: bool = False,
         repeated: bool = False,
     ) -> DatasetPlan:
-        """A scan of rows. ``together``: a file costs the same whatever its size, so partitions have many.
+        """A scan of rows. ``together``: only footers are to be read, so partitions have many files.
 
         ``repeated``: columns with few values may be dictionaries.
         """
@@ -236,7 +263,10 @@ class DatasetTable(TableProvider):
     def _together(
         self, files: Sequence[DatasetFile | DatasetMemory]
     ) -> tuple[list[list[Piece | MemoryPiece]], Partitioning]:
-        groups = [[files[i].whole for i in group] for group in packed([0] * len(files), self._partition_bytes)]
+        """One partition unless there are very many: what Spark does to merge two takes longer than 200 footers."""
+        pieces = [file.whole for file in files]
+        count = -(-len(pieces) // self._footers.in_a_task())
+        groups = [pieces[len(pieces) * i // count : len(pieces) * (i + 1) // count] for i in range(count)]
         return groups, UnknownPartitioning(len(groups))
 
 

@@ -50,6 +50,7 @@ public final class HeadraceScan
   private final String table;
   private final StructType readSchema;
   private final boolean filtersComeBack;
+  private volatile boolean keysUntold;
   private volatile JsonNode plan;
   private volatile HeadraceReaderFactory readerFactory;
 
@@ -91,6 +92,29 @@ public final class HeadraceScan
     return plan.get("partitions").asInt();
   }
 
+  /** The columns by whose values the rows are partitioned; none where Spark is not told. */
+  List<String> keyColumns() {
+    List<String> columns = new ArrayList<>();
+    if (tellsKeys()) {
+      plan.get("partitioning").get("columns").forEach(column -> columns.add(column.asText()));
+    }
+    return columns;
+  }
+
+  /** From here on Spark is not told how the rows are partitioned; to be called before the first partition is planned. */
+  void keepKeysUntold() {
+    keysUntold = true;
+  }
+
+  /** Whether {@link UntoldKeysRule} found that keys would only make empty tasks; read by explain. */
+  public boolean keysUntold() {
+    return keysUntold;
+  }
+
+  private boolean tellsKeys() {
+    return plan.path("partitioning").isObject() && !keysUntold;
+  }
+
   @Override
   public StructType readSchema() {
     return readSchema;
@@ -113,8 +137,7 @@ public final class HeadraceScan
 
   @Override
   public InputPartition[] planInputPartitions() {
-    JsonNode partitioning = plan.path("partitioning");
-    InternalRow[] keys = partitioning.isObject() ? PartitionKeys.of(partitioning) : null;
+    InternalRow[] keys = tellsKeys() ? PartitionKeys.of(plan.get("partitioning")) : null;
     InputPartition[] partitions = new InputPartition[partitionCount()];
     for (int i = 0; i < partitions.length; i++) {
       partitions[i] = keys == null ? new HeadracePartition(i) : new KeyedPartition(i, keys[i]);
@@ -130,10 +153,10 @@ public final class HeadraceScan
   @Override
   public Partitioning outputPartitioning() {
     int count = partitionCount();
-    JsonNode partitioning = plan.path("partitioning");
-    if (!partitioning.isObject()) {
+    if (!tellsKeys()) {
       return new UnknownPartitioning(count);
     }
+    JsonNode partitioning = plan.get("partitioning");
     List<Expression> keys = new ArrayList<>();
     JsonNode columns = partitioning.get("columns");
     for (int i = 0; i < columns.size(); i++) {

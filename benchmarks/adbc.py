@@ -12,6 +12,7 @@ from benchmarks.harness import Case, Contender
 
 GROUPED_ROWS = 5_000_000
 FETCHED = "the rows fetched"
+DATABASE = "PostgreSQL itself, without Spark"
 MOST_ROWS = 2_000_000  # pandas has them all in memory, twice
 AGGREGATE = ("sum(id)", "sum(v)", "sum(k)", "max(s)")
 PANDAS = "pandas.read_sql, createDataFrame"
@@ -71,6 +72,7 @@ def cases(bench: Bench) -> list[Case]:
             [
                 Contender("headrace", lambda: sorted(queried(grouped.format(t="sales")))),
                 Contender(FETCHED, lambda: sorted(queried(grouped.format(t="fetched_sales")))),
+                Contender(DATABASE, lambda: sorted(server.rows(grouped.format(t="sales"))), limit=True),
             ],
             {FETCHED: 10.0},
             rows=grouped_rows,

@@ -29,6 +29,7 @@ class Settings:
     full: bool = False
     warm_seconds: float = 0.5
     tpch_scale: float = 0.02
+    tpcds_scale: float = 0.01
     most_growth_rows: int = 10_000_000
     most_partitions: int = 1000
     pages: int = 100
@@ -40,7 +41,15 @@ class Settings:
 
     @classmethod
     def whole(cls) -> Settings:
-        return cls(rows=20_000_000, rounds=5, full=True, warm_seconds=1.0, tpch_scale=1.0, most_growth_rows=100_000_000)
+        return cls(
+            rows=20_000_000,
+            rounds=5,
+            full=True,
+            warm_seconds=1.0,
+            tpch_scale=1.0,
+            tpcds_scale=1.0,
+            most_growth_rows=100_000_000,
+        )
 
     @classmethod
     def tiny(cls, rows: int = 20_000) -> Settings:

@@ -41,7 +41,7 @@ def _ratios_shown(document: Document) -> list[tuple[dict[str, Any], dict[str, An
     return [
         (case, entry)
         for case in document["cases"]
-        if not case["case"].lower().startswith("tpch: q")
+        if not case["case"].lower().startswith(("tpch: q", "tpcds: q"))
         for entry in _compared(case)
     ]
 

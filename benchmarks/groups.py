@@ -20,6 +20,7 @@ from benchmarks import (
     results,
     shapes,
     startup,
+    tpcds,
     tpch,
 )
 from benchmarks.bench import Bench
@@ -58,6 +59,14 @@ def _tpch_totals(measured: list[Result]) -> tuple[list[Result], list[Figure]]:
     return ([tpch.totals(measured)] if len(measured) > 1 else []), []
 
 
+def _tpcds(bench: Bench) -> list[Case]:
+    return tpcds.cases(bench.ctx, bench.settings.tpcds_scale)
+
+
+def _tpcds_totals(measured: list[Result]) -> tuple[list[Result], list[Figure]]:
+    return ([tpcds.totals(measured)] if len(measured) > 1 else []), []
+
+
 GROUPS = (
     Group("planning", planning.cases),
     Group("pull", pull.cases),
@@ -71,6 +80,7 @@ GROUPS = (
     Group("data_source", data_source.cases),
     Group("growth", growth.cases, lambda measured: ([], growth.figures(measured))),
     Group("tpch", _tpch, _tpch_totals, costly=True, warm=False, quick_rounds=1),
+    Group("tpcds", _tpcds, _tpcds_totals, costly=True, full_only=True, warm=False, quick_rounds=1),
     Group("adbc", adbc.cases, costly=True, full_only=True),
     Group("connect", connect.cases, costly=True, full_only=True),
     Group("startup", startup.cases),

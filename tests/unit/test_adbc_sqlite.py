@@ -103,6 +103,17 @@ def test_sqlite_hostile_names_and_literals_stay_data(database: sqlite3.Connectio
     assert table_of(provider, filters=(equal,)).to_pylist() == [{text: text}]
 
 
+def test_sqlite_text_of_no_declared_type_is_filtered_by_spark(database: sqlite3.Connection) -> None:
+    database.execute("CREATE TABLE free (v, t TEXT)")
+    database.executemany("INSERT INTO free VALUES (?, ?)", [(10, "a"), ("10", "b")])
+    database.commit()
+    table = hr.AdbcTable("sqlite", path_of(database), "free")
+    table.schema()
+    assert table_of(table)["v"].to_pylist() == ["10", "10"]
+    filters = [hr.Comparison("=", hr.Column(name), hr.Literal("10", pa.string())) for name in ("v", "t")]
+    assert table.supports_filters_pushdown(filters) == [hr.FilterPushdown.UNSUPPORTED, hr.FilterPushdown.EXACT]
+
+
 def test_sqlite_date_column_cannot_be_cut_into_ranges(database: sqlite3.Connection) -> None:
     with pytest.raises(hr.RegistrationError, match="'day' of t has type string"):
         hr.AdbcTable("sqlite", filled(database), "t", "day").schema()

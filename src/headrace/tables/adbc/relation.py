@@ -53,10 +53,7 @@ class AdbcRelation(JoiningProvider):
         return self._description().schema
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
-        schema, dialect = self._description().schema, self._access.dialect
-        if dialect is None:
-            return [FilterPushdown.UNSUPPORTED] * len(filters)
-        translated = (filter_.to_sql(dialect, schema=schema) for filter_ in filters)
+        translated = map(self._sql, filters)
         return [FilterPushdown.UNSUPPORTED if sql is None else FilterPushdown.EXACT for sql in translated]
 
     def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
@@ -193,9 +190,13 @@ class AdbcRelation(JoiningProvider):
         return f" WHERE {' AND '.join(f'({sql})' for sql in conditions)}" if conditions else ""
 
     def _sql(self, expr: Expr) -> str | None:
+        """None where the database may decide it otherwise than Spark: 10 and '10' are one text, and two in SQLite."""
         described, dialect = self._description(), self._access.dialect
+        named = [described.columns[name] for name in expr.columns() if name in described.columns]
+        if dialect is None or any(column.loose and column.type == pa.string() for column in named):
+            return None
         bytewise = {name for name, column in described.columns.items() if column.bytewise}
-        return expr.to_sql(dialect, schema=described.schema, bytewise=bytewise) if dialect else None
+        return expr.to_sql(dialect, schema=described.schema, bytewise=bytewise)
 
 
 class AdbcPlan(ExecutionPlan):

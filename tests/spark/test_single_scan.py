@@ -28,6 +28,8 @@ def others(ctx: hr.SessionContext) -> Iterator[None]:
     spark.range(0, 300, numPartitions=3).createOrReplaceTempView("middle")
     yield
     spark.catalog.clearCache()
+    for name in ("small", "large", "middle"):
+        spark.catalog.dropTempView(name)
 
 
 def values(result: Any) -> list[Any]:

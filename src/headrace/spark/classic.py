@@ -57,7 +57,7 @@ class ClassicSpark:
         self._jvm.org.headrace.spark.transport.Lifeline.hold(context_id, json.dumps(self._lifeline.address()))
         self._names = CatalogNames(self.spark, context_id, self.planner.catalogs, catalog)
         self.catalog = self._names.own
-        self._jvm.org.headrace.spark.scan.UntoldKeysRule.install(self.spark._jsparkSession)
+        self._jvm.org.headrace.spark.scan.ScanRules.install(self.spark._jsparkSession)
 
     def where(self) -> str:
         context = self.spark.sparkContext

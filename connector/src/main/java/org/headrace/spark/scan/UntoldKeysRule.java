@@ -24,10 +24,8 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import scala.Option;
-import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -39,17 +37,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * Keys that a grouping, a window or a join without broadcast may use to save a shuffle are told as before.
  */
 public final class UntoldKeysRule extends Rule<LogicalPlan> {
-
-  /** Adds the rule to a session, once; called from Python. */
-  public static void install(SparkSession session) {
-    Seq<Rule<LogicalPlan>> rules = session.experimental().extraOptimizations();
-    List<Rule<LogicalPlan>> all = new ArrayList<>(CollectionConverters.asJava(rules));
-    if (all.stream().noneMatch(UntoldKeysRule.class::isInstance)) {
-      all.add(new UntoldKeysRule());
-      session.experimental().extraOptimizations_$eq(CollectionConverters.asScala(all).toList());
-    }
-  }
-
   /** Changes no plan: it is the scan that no longer tells. */
   @Override
   public LogicalPlan apply(LogicalPlan plan) {

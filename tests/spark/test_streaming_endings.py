@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -120,11 +121,12 @@ def test_query_cancelled_releases_the_producer(
     cancel(live)
     if producer is None:
         wait_until(lambda: sink.stats.state == "ended")
-        with pytest.raises(hr.ScanEndedError, match=r"cancelled|closed"):
+        with pytest.raises(hr.ScanEndedError) as refused:
             sink.write(rows(0))
+        reason = str(refused.value)
     else:
         reason = producer.scan_ended()
-        assert "cancelled" in reason or "closed" in reason
+    assert re.search("cancelled|closed|killed", reason)  # killed: a task that is interrupted may have no time for words
     if live.query is not None:
         assert "cancel" in str(live.query.error()).lower()
     wait_until(lambda: running_jobs(ctx.spark) == 0)

@@ -36,13 +36,15 @@ def huge_row() -> Iterator[pa.RecordBatch]:
 
 
 def promised() -> Iterator[pa.RecordBatch]:
-    """The header of a frame as large as one may be, written by user code."""
+    """A schema, and the header of a frame as large as one may be, written by user code."""
     from headrace.transport.protocol import FRAME_HEADER, MAX_SECOND_BYTES, PROTOCOL_VERSION, FrameKind
 
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != "serve_partition":
         frame = frame.f_back
-    header = FRAME_HEADER.pack(FrameKind.BATCH, PROTOCOL_VERSION, 0, 0, MAX_SECOND_BYTES, frame.f_locals["nonce"])
+    nonce, schema = frame.f_locals["nonce"], NUMBERS.serialize().to_pybytes()
+    header = FRAME_HEADER.pack(FrameKind.SCHEMA, PROTOCOL_VERSION, 0, len(schema), 0, nonce) + schema
+    header += FRAME_HEADER.pack(FrameKind.BATCH, PROTOCOL_VERSION, 0, 0, MAX_SECOND_BYTES, nonce)
     for entry in os.listdir("/proc/self/fd"):
         try:
             if stat.S_ISSOCK(os.fstat(int(entry)).st_mode):

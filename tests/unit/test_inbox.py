@@ -12,13 +12,15 @@ import pyarrow as pa
 import pytest
 
 import headrace.transport.inbox as inbox_module
+import headrace.transport.receiver as receiver_module
 from certificates import make_identity
 from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
 from headrace.transport.claims import Claim
 from headrace.transport.frames import FrameWriter
-from headrace.transport.inbox import PartitionReceiver, ResultInbox
+from headrace.transport.inbox import ResultInbox
 from headrace.transport.listeners import TlsIdentity
 from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, RECEIPT, TOTALS, FrameKind
+from headrace.transport.receiver import PartitionReceiver
 from producing import wait_until
 from pushing import InBackground
 
@@ -478,7 +480,7 @@ def identity(request: pytest.FixtureRequest, tmp_path: Path) -> TlsIdentity | No
 def test_receiver_of_a_frame_that_stops_half_way_fails_the_result_in_time(
     inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch, sent: int, identity: TlsIdentity | None
 ) -> None:
-    monkeypatch.setattr(inbox_module, "STALL_SECONDS", 0.2)
+    monkeypatch.setattr(receiver_module, "STALL_SECONDS", 0.2)
     served = Served(inbox, tls=identity)
     served.task.sendall((header(FrameKind.BATCH, 100) + bytes(100))[:sent])
     with pytest.raises(TransportError, match="a frame stopped before its end"):
@@ -489,7 +491,7 @@ def test_receiver_of_a_frame_that_stops_half_way_fails_the_result_in_time(
 def test_receiver_waits_between_frames_as_long_as_it_takes(
     inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch, identity: TlsIdentity | None
 ) -> None:
-    monkeypatch.setattr(inbox_module, "STALL_SECONDS", 0.05)
+    monkeypatch.setattr(receiver_module, "STALL_SECONDS", 0.05)
     inbox.announce(1)
     served = Served(inbox, tls=identity)
     served.serving.join(0.3)
@@ -528,7 +530,7 @@ def test_receiver_of_a_closed_result_drops_what_comes_until_the_task_ends(
     inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So the task is cancelled, and does not fail first because its connection broke."""
-    monkeypatch.setattr(inbox_module, "_CANCEL_GRACE_SECONDS", 60.0)
+    monkeypatch.setattr(receiver_module, "_CANCEL_GRACE_SECONDS", 60.0)
     served = Served(inbox)
     inbox.close()
     for number in range(1000):
@@ -542,7 +544,7 @@ def test_receiver_of_a_closed_result_drops_what_comes_until_the_task_ends(
 
 
 def test_receiver_hangs_up_when_nobody_wants_the_result(inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inbox_module, "_CANCEL_GRACE_SECONDS", 0.05)
+    monkeypatch.setattr(receiver_module, "_CANCEL_GRACE_SECONDS", 0.05)
     served = Served(inbox)
     inbox.close()
     served.writer.batch(batch(1))

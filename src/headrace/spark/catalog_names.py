@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -13,6 +12,7 @@ from headrace.catalog import CatalogProvider
 from headrace.errors import HeadraceError, RegistrationError, TableExistsError
 from headrace.provider import TableProvider
 from headrace.spark.catalogs import Catalogs
+from headrace.spark.launch import connector_class
 
 CATALOG_CLASS = "org.headrace.spark.catalog.HeadraceCatalog"
 _SPARK_CATALOGS = {"spark_catalog", "session", "system", "global_temp"}
@@ -30,9 +30,8 @@ class CatalogNames:
         self._spark = spark
         self._context_id = context_id
         self._answering = answering
-        jvm: Any = spark.sparkContext._jvm
-        self._catalogs: Any = jvm.org.headrace.spark.catalog.Catalogs
-        self._functions: Any = jvm.org.headrace.spark.catalog.TableFunctions
+        self._catalogs = connector_class(spark, "catalog.Catalogs")
+        self._functions = connector_class(spark, "catalog.TableFunctions")
         self.own = next(name for name in _numbered(wanted) if self._is_claimed(name))
 
     def register(self, name: str, catalog: CatalogProvider, *, replace: bool) -> None:

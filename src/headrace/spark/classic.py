@@ -33,9 +33,8 @@ class ClassicSpark:
 
     def __init__(self, launched: Launched, registry: Registry, context_id: str, catalog: str) -> None:
         context: Any = launched.spark.sparkContext
-        self._jvm: Any = context._jvm
-        _check_connector(self._jvm)
         self.spark = launched.spark
+        self._check_connector()
         self._launched = launched
         self._registry = registry
         self._context_id = context_id
@@ -52,12 +51,12 @@ class ClassicSpark:
         )
         ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         cancel_jobs_on_interrupt()
-        self._jvm.org.headrace.spark.planner.Planners.register(context_id, self.planner)
+        self._connector("planner.Planners").register(context_id, self.planner)
         self._lifeline = Lifeline(self.endpoint, self._jvm_gone)
-        self._jvm.org.headrace.spark.transport.Lifeline.hold(context_id, json.dumps(self._lifeline.address()))
+        self._connector("transport.Lifeline").hold(context_id, json.dumps(self._lifeline.address()))
         self._names = CatalogNames(self.spark, context_id, self.planner.catalogs, catalog)
         self.catalog = self._names.own
-        self._jvm.org.headrace.spark.scan.ScanRules.install(self.spark._jsparkSession)
+        self._connector("scan.ScanRules").install(self.spark._jsparkSession)
 
     def where(self) -> str:
         context = self.spark.sparkContext
@@ -94,9 +93,8 @@ class ClassicSpark:
         """What only push tables need: the single-scan rule, and word of each query's end."""
         with self._lock:
             if self._listener is None:
-                connector = self._jvm.org.headrace.spark.push
-                connector.SingleScanRule.install(self.spark._jsparkSession)
-                self._listener = connector.QueryEndListener(self._context_id)
+                self._connector("push.SingleScanRule").install(self.spark._jsparkSession)
+                self._listener = self._connector("push.QueryEndListener")(self._context_id)
                 self.spark.sparkContext._jsc.sc().addSparkListener(self._listener)
 
     def query(self, frame: DataFrame, *, bounded: bool) -> ClassicQuery:
@@ -114,9 +112,8 @@ class ClassicSpark:
                 if self.is_view_of_ours(name):
                     self.spark.catalog.dropTempView(name)
             self._names.leave()
-            connector = self._jvm.org.headrace.spark
-            connector.planner.Planners.unregister(self._context_id)
-            connector.transport.Lifeline.release(self._context_id)
+            self._connector("planner.Planners").unregister(self._context_id)
+            self._connector("transport.Lifeline").release(self._context_id)
             if self._listener is not None:
                 self.spark.sparkContext._jsc.sc().removeSparkListener(self._listener)
 
@@ -126,20 +123,22 @@ class ClassicSpark:
         if self._launched.owned:
             launch.stop(self.spark)
 
+    def _connector(self, name: str) -> Any:
+        return launch.connector_class(self.spark, name)
+
+    def _check_connector(self) -> None:
+        """Raises TransportError where Spark has loaded a connector of another release, e.g. from its classpath."""
+        numbers = self._connector("transport.Protocol")
+        found = (numbers.PLANNER_VERSION, numbers.PROTOCOL_VERSION)
+        if found != (PLANNER_VERSION, PROTOCOL_VERSION):
+            raise TransportError(
+                f"Spark has loaded a Headrace connector that speaks protocol {found}, this package speaks "
+                f"{(PLANNER_VERSION, PROTOCOL_VERSION)}; remove the other headrace-connector.jar from Spark's classpath"
+            )
+
     def _jvm_gone(self) -> None:
         self._lost = True
         self.planner.spark_lost(jvm_lost())
-
-
-def _check_connector(jvm: Any) -> None:
-    """Raises TransportError where Spark has loaded a connector of another release, e.g. from its classpath."""
-    numbers = jvm.org.headrace.spark.transport.Protocol
-    found = (numbers.PLANNER_VERSION, numbers.PROTOCOL_VERSION)
-    if found != (PLANNER_VERSION, PROTOCOL_VERSION):
-        raise TransportError(
-            f"Spark has loaded a Headrace connector that speaks protocol {found}, this package speaks "
-            f"{(PLANNER_VERSION, PROTOCOL_VERSION)}; remove the other headrace-connector.jar from Spark's classpath"
-        )
 
 
 def _endpoint(launched: Launched) -> Endpoint:

@@ -13,6 +13,7 @@ from pyspark import InheritableThread
 from pyspark.sql import DataFrame
 
 from headrace.spark.failures import LOST, translate
+from headrace.spark.launch import connector_class
 from headrace.spark.planner import Planner
 from headrace.spark.results import check_types
 from headrace.transport.endpoint import Endpoint
@@ -28,8 +29,8 @@ class ClassicQuery:
     def __init__(
         self, frame: DataFrame, planner: Planner, endpoint: Endpoint, context_id: str, *, bounded: bool
     ) -> None:
-        connector: Any = frame.sparkSession.sparkContext._jvm
-        message = connector.org.headrace.spark.results.ResultJob.schema(frame._jdf)
+        self._job: Any = connector_class(frame.sparkSession, "results.ResultJob")
+        message = self._job.schema(frame._jdf)
         self.schema: pa.Schema = pa.ipc.read_schema(pa.py_buffer(message))
         check_types(self.schema)
         self.inbox = ResultInbox(self.schema, bounded=bounded)
@@ -73,9 +74,8 @@ class ClassicQuery:
                 return
 
     def _run(self) -> None:
-        connector: Any = self._frame.sparkSession.sparkContext._jvm
         try:
-            connector.org.headrace.spark.results.ResultJob.run(
+            self._job.run(
                 self._frame._jdf,
                 self._context_id,
                 json.dumps(self._endpoint.address(self._ticket)),

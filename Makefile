@@ -10,10 +10,9 @@ ARCHIVE := $(VENV)/spark-classes.jsa
 JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 
 # Several processes of tests, each with a Spark of its own. A file's tests stay together, as they share what is costly to
-# start. Those that start processes wait more than they work (for a silent peer, for a JVM): four at a time.
+# start. Many wait more than they work (for a silent peer, for a JVM): four at a time.
 UNIT_TESTS := -n 2 --dist worksteal tests/unit
-PROCESS_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/process
-SPARK_TESTS := -n 2 --dist loadfile --no-loadscope-reorder tests/spark
+SPARK_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/process tests/spark
 # Every promise once, and the further cases of the tests that have many (tests/support/effort.py).
 DAILY := --part daily
 REST := --part rest
@@ -32,13 +31,12 @@ ifdef TESTS
 	$(BIN)/python -m pytest $(TESTS)
 else
 	$(BIN)/python -m pytest $(DAILY) $(UNIT_TESTS)
-	$(BIN)/python -m pytest $(DAILY) $(PROCESS_TESTS)
 	$(BIN)/python -m pytest $(DAILY) $(SPARK_TESTS)
 endif
 
 rest: $(STAMP) $(JAR) $(ARCHIVE)  ## Run the cases that test leaves out
 	$(BIN)/python -m pytest $(REST) $(UNIT_TESTS)
-	$(BIN)/python -m pytest $(REST) $(SPARK_TESTS) tests/process
+	$(BIN)/python -m pytest $(REST) $(SPARK_TESTS)
 
 unit: $(STAMP)  ## Run the tests of test that need no Spark
 	$(BIN)/python -m pytest $(DAILY) $(UNIT_TESTS)
@@ -48,7 +46,6 @@ ifdef TESTS
 	$(BIN)/python -m pytest --soak $(TESTS)
 else
 	$(BIN)/python -m pytest --soak $(UNIT_TESTS)
-	$(BIN)/python -m pytest --soak $(PROCESS_TESTS)
 	$(BIN)/python -m pytest --soak $(SPARK_TESTS)
 	$(BIN)/python -m pytest --soak tests/soak
 endif

@@ -19,12 +19,17 @@ pytest_plugins = ["costs", "effort", "postgres"]
 # Files that take long, or wait long, are started first: else the other processes wait for them in the end.
 LONGEST = (
     "test_silent_peers",  # waits more than a minute, for time-outs
+    "test_adbc_postgres",
     "test_connect",
+    "test_broken_buffers",
     "test_faults",
+    "test_cluster",
+    "test_spark_lost",
     "test_errors",
     "test_single_scan",
     "test_docs",
     "test_partitioning",
+    "test_deeper_tables_spark",
     "test_early_stop",
 )
 

@@ -116,6 +116,7 @@ def test_types_each_arrive_as_declared(ctx: hr.SessionContext, postgres: Postgre
     assert found[0] == expected
 
 
+@pytest.mark.daily
 def test_types_filters_on_every_column_keep_promises(postgres: Postgres) -> None:
     postgres.run(
         "CREATE TABLE awkward (n numeric(6, 2), c char(4))",
@@ -285,6 +286,7 @@ def test_index_is_not_asked_where_the_collation_decides(people: Postgres) -> Non
         assert 'COLLATE "C"' in query_of(people, expr), expr
 
 
+@pytest.mark.daily(every=4)
 @pytest.mark.parametrize(
     "condition",
     [
@@ -312,6 +314,7 @@ def test_index_or_not_the_rows_are_those_spark_finds(ctx: hr.SessionContext, peo
     ctx.spark.catalog.dropTempView("plain_people")
 
 
+@pytest.mark.daily
 def test_index_columns_of_either_collation_keep_promises(people: Postgres) -> None:
     people.run(
         "DROP TABLE IF EXISTS cased",
@@ -503,6 +506,7 @@ def awkward(request: pytest.FixtureRequest, postgres: Postgres, ctx: hr.SessionC
     ctx.spark.conf.set("spark.sql.adaptive.enabled", before)
 
 
+@pytest.mark.daily
 def test_aggregates_in_the_database_are_those_of_spark(awkward: hr.SessionContext) -> None:
     for query in QUERIES:
         found, expected = (awkward.collect(query.format(t=table)) for table in ("awkward", "plain"))
@@ -518,6 +522,7 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     return {name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()}
 
 
+@pytest.mark.daily
 def test_orders_in_the_database_are_those_of_spark(awkward: hr.SessionContext) -> None:
     for order in TOPS:
         for cut in ("LIMIT 7", "LIMIT 5 OFFSET 8"):
@@ -528,6 +533,7 @@ def test_orders_in_the_database_are_those_of_spark(awkward: hr.SessionContext) -
     assert "EXACT" in explained
 
 
+@pytest.mark.daily("adaptive")
 def test_join_sends_its_keys_to_the_database(awkward: hr.SessionContext, postgres: Postgres) -> None:
     planned: list[Any] = []
 
@@ -548,6 +554,7 @@ def test_join_sends_its_keys_to_the_database(awkward: hr.SessionContext, postgre
     assert all("IN ('" in sql for sql in planned[-1].queries), planned[-1].queries
 
 
+@pytest.mark.daily
 def test_database_keeps_the_promises_of_aggregates_and_orders(postgres: Postgres) -> None:
     postgres.run(*AWKWARD.split(";"))
     columns = "c, x, d"

@@ -12,7 +12,7 @@ import pytest
 
 from producing import run_script
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = [pytest.mark.timeout(200), pytest.mark.daily]
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,8 @@ from headrace.arrow.types import wire_type
 from java_checks import compiled_checks, run_check
 from lossless import LOSSLESS
 
+pytestmark = pytest.mark.daily
+
 WHOLE = {
     "bool": pa.array([True, None, False, True]),
     "int64": pa.array([1, None, 3, 4]),

@@ -60,7 +60,7 @@ def result(bars: dict[str, float], *timings: Timing, **options: object) -> Resul
     return Result(replace(Case("a case", contenders, bars), **options), timings)
 
 
-@pytest.mark.daily("planning")
+@pytest.mark.daily
 @pytest.mark.parametrize("name", share(list(BY_NAME)))
 def test_group_tiny_run_every_case_runs_and_agrees(name: str, bench: Bench, tmp_path: Path) -> None:
     group = BY_NAME[name]

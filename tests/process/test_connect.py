@@ -272,6 +272,7 @@ def test_connect_example_reads_a_live_object(ctx: hr.SessionContext, monkeypatch
     assert example.main(ctx) == [{"inlet": 3.5, "outlet": 0.75}, {"inlet": 13.5, "outlet": 0.75}]
 
 
+@pytest.mark.daily
 def test_connect_page_code_runs_in_a_process_of_its_own(server: ConnectServer) -> None:
     addresses = {DOCUMENTED: server.url}
     code = f"from documents import run_blocks; run_blocks('docs/howto/connect.md', {{}}, {addresses!r})"
@@ -287,6 +288,7 @@ def process_ids(partition: int) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch([pa.array([os.getpid()], pa.int64())], schema=NUMBERS)
 
 
+@pytest.mark.daily("EXECUTORS")
 @PLACEMENTS
 def test_connect_planning_beside_the_server_gives_the_same_rows_from_another_process(
     spark: Any, placement: hr.Placement
@@ -307,6 +309,7 @@ def test_connect_planning_beside_the_server_gives_the_same_rows_from_another_pro
     assert not spark.catalog.tableExists("p")
 
 
+@pytest.mark.daily
 def test_connect_planning_beside_the_server_ends_with_the_session(server: ConnectServer) -> None:
     from pyspark.sql.connect.session import SparkSession
 
@@ -322,6 +325,7 @@ def test_connect_planning_beside_the_server_ends_with_the_session(server: Connec
     ctx.close()
 
 
+@pytest.mark.daily
 def test_connect_planning_beside_the_server_names_what_fails(spark: Any) -> None:
     class Unplannable(FunctionTable):
         def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:

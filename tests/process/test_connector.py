@@ -27,6 +27,7 @@ def test_protocol_in_java_agrees_with_the_golden_bytes(classpath: str) -> None:
     assert "all numbers agree" in run_check(classpath, "transport.ProtocolCheck", str(GOLDEN))
 
 
+@pytest.mark.daily
 def test_reader_damaged_streams_are_refused_by_name_or_whole(classpath: str) -> None:
     """A part of what `make soak` does."""
     printed = run_check(classpath, "transport.FrameFuzz", str(GOLDEN), "0", "3000", options=("-Xmx256m",))

@@ -13,6 +13,7 @@ SEED = 5
 RUNS = {"kill an executor", "kill a Python worker", "producer raises", "reset connections", "cancel all jobs"}
 
 
+@pytest.mark.daily
 @pytest.mark.timeout(400)
 def test_small_campaign_ends_each_run_right_or_with_a_named_error_and_leaves_nothing() -> None:
     network = can_isolate()

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 INTERRUPTED = """
 import os, signal, threading
 import pyarrow as pa
@@ -40,6 +42,7 @@ ctx.close()
 """
 
 
+@pytest.mark.daily
 def test_cell_interrupted_in_a_query_can_be_run_again() -> None:
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=300, env=dict(os.environ)
@@ -69,6 +72,7 @@ print("done")
 """
 
 
+@pytest.mark.daily
 def test_result_closed_early_leaves_no_error_in_the_log() -> None:
     done = subprocess.run(
         [sys.executable, "-c", EARLY], capture_output=True, text=True, timeout=300, env=dict(os.environ)
@@ -95,6 +99,7 @@ with hr.SessionContext(master="local[2]") as ctx:
 """
 
 
+@pytest.mark.daily
 def test_error_of_a_provider_is_logged_with_its_own_traceback_and_no_java() -> None:
     done = subprocess.run(
         [sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=300, env=dict(os.environ)

@@ -67,6 +67,7 @@ def check(ctx: hr.SessionContext, query: str) -> str:
     return shown
 
 
+@pytest.mark.daily
 @pytest.mark.usefixtures("tables")
 def test_join_of_every_type_of_key_gives_sparks_rows_in_one_scan(ctx: hr.SessionContext) -> None:
     for key in KEYS:
@@ -74,6 +75,7 @@ def test_join_of_every_type_of_key_gives_sparks_rows_in_one_scan(ctx: hr.Session
         assert "taken: one scan for both" in shown, key
 
 
+@pytest.mark.daily
 @pytest.mark.usefixtures("tables")
 def test_join_outer_grouped_and_cut_gives_sparks_rows_in_one_query(ctx: hr.SessionContext, postgres: Postgres) -> None:
     grouped = {

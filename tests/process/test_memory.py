@@ -9,6 +9,7 @@ import pytest
 from producing import run_script
 
 
+@pytest.mark.daily
 @pytest.mark.timeout(300)
 def test_small_heap_reads_large_batches_and_refuses_large_rows_by_name(tmp_path: Path) -> None:
     """One JVM of 512 MB for all, which must outlive everything that it is given."""

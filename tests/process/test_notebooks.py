@@ -35,7 +35,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NotebookClient]
             yield client
 
 
-@pytest.mark.daily("1_pull", "2_push")
+@pytest.mark.daily
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_cells_run_and_run_again(kernel: NotebookClient, path: Path) -> None:
     """Each cell is run twice in a row, as people do; nbclient raises what a cell raises."""

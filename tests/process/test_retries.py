@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pushing import findings
 
 
+@pytest.mark.daily
 def test_task_run_again_after_part_was_handed_out_fails_and_says_why() -> None:
     kind, message = findings("retried.py", "local[2,4]")["handed out"]
     assert kind == "StreamError"
@@ -12,6 +15,7 @@ def test_task_run_again_after_part_was_handed_out_fails_and_says_why() -> None:
     assert "first attempt fails" in message
 
 
+@pytest.mark.daily
 def test_task_run_again_before_any_was_handed_out_is_whole() -> None:
     found = findings("retried.py", "local[2,4]")
     assert found["not handed out"] == 1001
@@ -19,6 +23,7 @@ def test_task_run_again_before_any_was_handed_out_is_whole() -> None:
     assert found["limited"] == 195_000
 
 
+@pytest.mark.daily
 def test_task_retried_after_it_read_fails_the_query_with_both_errors() -> None:
     retried = findings("retried.py", "local[2,4]")
     assert retried["stream"][0] == "StreamConsumedError"

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from documents import python_blocks
 from places import EXAMPLES
 
@@ -20,6 +22,7 @@ def test_readme_first_block_runs_as_a_script(tmp_path: Path) -> None:
     assert "166666166667000000" in done.stdout, done.stderr
 
 
+@pytest.mark.daily
 def test_sharded_source_as_a_script_elsewhere_finds_the_module_beside_it(tmp_path: Path) -> None:
     script = EXAMPLES / "sharded_source.py"
     done = subprocess.run(
@@ -38,6 +41,7 @@ def make():
 """
 
 
+@pytest.mark.daily
 def test_module_run_as_a_command_is_quiet_and_right(tmp_path: Path) -> None:
     (tmp_path / "cli_tables.py").write_text(TABLES)
     done = subprocess.run(
@@ -61,6 +65,7 @@ print("left open")
 """
 
 
+@pytest.mark.daily
 def test_script_that_leaves_a_stream_open_exits_at_once() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT_THAT_LEAVES_A_STREAM_OPEN], capture_output=True, text=True, timeout=90

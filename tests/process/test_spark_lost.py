@@ -85,6 +85,7 @@ def test_jvm_killed_another_context_can_be_started(signal: str) -> None:
     assert killed(signal)["again"] == [{"one": 1}]
 
 
+@pytest.mark.daily
 def test_spark_stopped_is_one_plain_error_of_every_method() -> None:
     found = findings("spark_stopped.py", timeout_s=280)
     assert {tuple(seen) for seen in found["methods"].values()} == {
@@ -94,6 +95,7 @@ def test_spark_stopped_is_one_plain_error_of_every_method() -> None:
     assert found["attach"][0] == "HeadraceError"
 
 
+@pytest.mark.daily
 def test_spark_stopped_releases_producers() -> None:
     kind, text = findings("spark_stopped.py", timeout_s=280)["write"]
     assert kind == "ScanEndedError"

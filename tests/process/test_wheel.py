@@ -42,6 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.daily
 def test_wheel_requires_no_pyspark_unless_the_extra_is_asked_for(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as zipped:
         (name,) = (name for name in zipped.namelist() if name.endswith(".dist-info/METADATA"))
@@ -51,6 +52,7 @@ def test_wheel_requires_no_pyspark_unless_the_extra_is_asked_for(wheel: Path) ->
     assert [text for text in required if text.startswith("pyspark")] == ['pyspark<4.4,>=4.0; extra == "spark"']
 
 
+@pytest.mark.daily
 def test_wheel_in_an_environment_of_its_own_answers_a_query_without_javac(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "environment"
     venv.create(home, with_pip=False, symlinks=True)

@@ -144,6 +144,7 @@ def test_as_data_source_gives_the_rows_schema_and_comments_of_the_table(
     assert found.rdd.getNumPartitions() == 2
 
 
+@pytest.mark.daily("id > 30 AND*")
 @pytest.mark.parametrize(
     ("where", "reread"),
     [

@@ -110,6 +110,7 @@ AGGREGATES = [
 ]
 
 
+@pytest.mark.daily("adaptive-dataset")
 @pytest.mark.parametrize("table", ["mem", "dataset"])
 def test_counts_and_extremes_are_taken_by_the_table(
     ctx: hr.SessionContext, facts: dict[str, Plans], table: str
@@ -123,6 +124,7 @@ def test_counts_and_extremes_are_taken_by_the_table(
     assert "PARTIAL: Spark merges" in text
 
 
+@pytest.mark.daily("adaptive-dataset")
 @pytest.mark.parametrize("table", ["mem", "dataset"])
 def test_what_the_table_does_not_take_is_right_too(ctx: hr.SessionContext, facts: dict[str, Plans], table: str) -> None:
     for query in (
@@ -139,12 +141,7 @@ SEMI = "SELECT count(*), min(id) FROM {t} WHERE day IN (SELECT day FROM days WHE
 
 
 @pytest.mark.daily(
-    "adaptive-join-*",
-    "adaptive-semi join-mem",
-    "adaptive-subquery-listing",
-    "not adaptive-join-dataset",
-    "not adaptive-semi join-listing",
-    "not adaptive-subquery-mem",
+    "adaptive-join-dataset", "adaptive-subquery-listing", "not adaptive-semi join-listing", "not adaptive-subquery-mem"
 )
 @pytest.mark.parametrize("table", ["mem", "dataset", "listing"])
 @pytest.mark.parametrize("query", [STAR, SEMI, BY_SUBQUERY], ids=["join", "semi join", "subquery"])
@@ -161,7 +158,7 @@ def test_join_makes_the_table_skip_partitions(
         assert f"2 of {DAYS} files" in last.describe()
 
 
-@pytest.mark.daily("adaptive-mem-mem", "adaptive-dataset-dataset", "not adaptive-mem-dataset")
+@pytest.mark.daily("not adaptive-mem-dataset")
 @pytest.mark.parametrize("table", ["mem", "dataset"])
 @pytest.mark.parametrize("small", ["mem", "dataset"])
 def test_small_table_that_filters_exactly_tells_its_keys_too(
@@ -184,13 +181,13 @@ def test_small_table_that_filters_exactly_tells_its_keys_too(
 NOTHING = "SELECT count(*), sum(f.id) FROM {t} AS f JOIN days ON f.day = days.day WHERE days.week = 77"
 
 
-@pytest.mark.daily("adaptive-*", "not adaptive-listing")
+@pytest.mark.daily("adaptive-dataset", "not adaptive-listing")
 @pytest.mark.parametrize("table", ["mem", "dataset", "listing"])
 def test_join_that_leaves_nothing_is_right(ctx: hr.SessionContext, facts: dict[str, Plans], table: str) -> None:
     assert same(ctx, NOTHING, table) == [{"count(1)": 0, "sum(id)": None}]
 
 
-@pytest.mark.daily("adaptive-dataset", "not adaptive-listing")
+@pytest.mark.daily("adaptive-dataset")
 @pytest.mark.parametrize("table", ["dataset", "listing"])
 def test_partitioned_join_is_right_with_runtime_filters(
     ctx: hr.SessionContext, facts: dict[str, Plans], table: str
@@ -221,6 +218,7 @@ def tasks_of_largest_stage(ctx: hr.SessionContext, query: str) -> int:
     return max(stage.numTasks for stage in stages if stage)
 
 
+@pytest.mark.daily("adaptive-join-dataset", "adaptive-semi join-listing")
 @pytest.mark.parametrize("table", ["dataset", "listing"])
 @pytest.mark.parametrize("query", [STAR, SEMI], ids=["join", "semi join"])
 def test_keys_that_a_join_rules_out_are_no_tasks(
@@ -231,6 +229,7 @@ def test_keys_that_a_join_rules_out_are_no_tasks(
     assert f"KEY(day; {DAYS} keys), not told: nothing groups by it" in text
 
 
+@pytest.mark.daily("adaptive-group by")
 @pytest.mark.parametrize(
     "grouped",
     [

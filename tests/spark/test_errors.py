@@ -93,6 +93,7 @@ def still_works(ctx: hr.SessionContext) -> None:
 # -- exceptions of the user's code --------------------------------------------------------------------------------
 
 
+@pytest.mark.daily("later-*")
 @placements
 @pytest.mark.parametrize("when", [raising, raising_after_a_batch], ids=["first", "later"])
 def test_execute_raising_is_a_provider_error_with_everything_known(
@@ -230,7 +231,7 @@ def test_iterator_raising_in_close_fails_the_query_and_says_so(ctx: hr.SessionCo
     assert "while closing" in str(caught.value)
 
 
-@pytest.mark.daily("SystemExit-*", "KeyboardInterrupt-later-*", "GeneratorExit-first-*", "Abort-later-DRIVER")
+@pytest.mark.daily("SystemExit-first-EXECUTORS", "KeyboardInterrupt-later-*", "Abort-later-DRIVER")
 @placements
 @pytest.mark.parametrize("when", [raising, raising_after_a_batch], ids=["first", "later"])
 @pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit, Abort])
@@ -262,7 +263,7 @@ def test_base_exceptions_in_execute_leave_the_worker_usable(ctx: hr.SessionConte
     assert ctx.collect("SELECT a FROM pids").to_pydict()["a"] == before
 
 
-@pytest.mark.daily("*-EXECUTORS", "unpicklable-DRIVER")
+@pytest.mark.daily("unpicklable-*", "str raises-EXECUTORS")
 @placements
 @pytest.mark.parametrize(
     ("make", "kind", "words"),
@@ -515,6 +516,7 @@ def test_plan_that_cannot_be_unpickled_in_the_worker_says_why(ctx: hr.SessionCon
     still_works(ctx)
 
 
+@pytest.mark.daily("SIGKILL")
 @pytest.mark.parametrize("ending", ["os._exit", "SIGKILL", "SIGSEGV"])
 def test_worker_dying_in_mid_stream_is_an_error_with_a_hint_and_never_a_short_result(
     ctx: hr.SessionContext, ending: str

@@ -59,6 +59,7 @@ def test_sharded_source_told_sharding_needs_no_shuffle(
     assert "KEY(region; 4 keys)" in capfd.readouterr().out
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("example", ["without_jar"], indirect=True)
 def test_without_jar_reads_the_provider_through_sparks_own_data_source(
     ctx: hr.SessionContext, example: ModuleType

@@ -23,6 +23,7 @@ FAILURES |= {"CAST_INVALID_INPUT", "CAST_OVERFLOW", "NUMERIC_VALUE_OUT_OF_RANGE"
 """Which of several comes first depends on the row that is evaluated first."""
 
 
+@pytest.mark.daily("1")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_evaluate_random_predicates_equal_spark(spark: SparkSession, seed: int) -> None:
     rng = Random(seed)
@@ -75,6 +76,7 @@ def compares_with_null(predicate: Expr) -> bool:
     return any(isinstance(node, Literal) and node.value is None for node in predicate.walk())
 
 
+@pytest.mark.daily("no ansi")
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("ansi_mode", [True, False], ids=["ansi", "no ansi"], indirect=True)
 def test_evaluate_random_functions_and_casts_equal_spark(spark: SparkSession, ansi_mode: bool) -> None:

@@ -166,6 +166,7 @@ def test_filter_offered_is_the_expression_of_the_condition(shared: hr.SessionCon
         assert list(map(repr, provider.conjuncts())) == TEXTS[condition]
 
 
+@pytest.mark.daily
 def test_filter_deep_chain_of_ors_is_left_to_spark(ctx: hr.SessionContext) -> None:
     provider = table_of(pa.table({"i": range(300), "j": range(300)}), answer=exact)
     ctx.register_table("t", provider)
@@ -253,6 +254,7 @@ OTHER_RANGE += ["ns IN (TIMESTAMP_NTZ '9999-01-01', TIMESTAMP_NTZ '2024-01-01')"
 OTHER_RANGE += ["ns > TIMESTAMP_NTZ '2262-04-11 23:47:16.854776'", "ns > TIMESTAMP_NTZ '1677-09-21 00:12:43.145224'"]
 
 
+@pytest.mark.daily("parquet")
 @pytest.mark.parametrize("kind", ["memory", "parquet"])
 def test_filter_nanoseconds_against_what_they_cannot_hold_answers_as_spark(
     ctx: hr.SessionContext, tmp_path: Path, kind: str

@@ -100,6 +100,7 @@ def _classes_travel() -> Iterator[None]:
     pyspark.cloudpickle.unregister_pickle_by_value(module)
 
 
+@pytest.mark.daily("arrow")
 @pytest.mark.parametrize("kind", ["tuple", "row", "arrow"])
 def test_data_source_gives_the_rows_that_spark_gives(ctx: hr.SessionContext, spark: SparkSession, kind: str) -> None:
     spark.dataSource.register(Source)

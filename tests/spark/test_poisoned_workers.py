@@ -159,7 +159,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.daily(every=3)
+@pytest.mark.daily("garbage")
 @pytest.mark.parametrize(("poison", "message"), REFUSED.items(), ids=[poison.__name__ for poison in REFUSED])
 def test_worker_that_sent_something_else_fails_its_query_and_is_never_used_again(
     ctx: hr.SessionContext, marks: Marks, poison: Callable[[int], bytes], message: str
@@ -232,6 +232,7 @@ def short_stall(spark: SparkSession) -> Iterator[None]:
     stall.setLong(None, before)
 
 
+@pytest.mark.daily("body")
 @pytest.mark.parametrize("sent", [3, FRAME_HEADER.size, FRAME_HEADER.size + 5], ids=["header", "metadata", "body"])
 def test_worker_that_promises_bytes_that_never_come_fails_its_query_in_time(
     ctx: hr.SessionContext, marks: Marks, short_stall: None, sent: int

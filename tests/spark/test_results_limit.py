@@ -39,6 +39,7 @@ def column(stream: hr.ResultStream) -> list[Any]:
 # While it runs
 
 
+@pytest.mark.daily("adaptive-3-joined", "not adaptive-1-plain")
 @QUERIES
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_first_rows_of_a_limit_come_while_its_partition_still_runs(
@@ -103,6 +104,7 @@ def test_limit_that_the_first_partition_fulfils_runs_no_other(
     assert marks.count("started-") == 1
 
 
+@pytest.mark.daily("adaptive-small limit-joined", "not adaptive-large limit-plain")
 @QUERIES
 @pytest.mark.parametrize(("limit", "full"), [(3, 1), (100_000, 0)], ids=["small limit", "large limit"])
 def test_limit_reached_stops_an_endless_partition_that_ran_beside(
@@ -152,6 +154,7 @@ def test_limit_over_a_partition_that_fails_tells_the_providers_error(ctx: hr.Ses
 # Exactly its rows
 
 
+@pytest.mark.daily("adaptive-11-*", "not adaptive-1000-joined")
 @QUERIES
 @pytest.mark.parametrize("end", [0, 1, 11, 1000])
 def test_limit_over_uneven_partitions_is_its_first_rows(ctx: hr.SessionContext, query: str, end: int) -> None:

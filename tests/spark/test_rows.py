@@ -88,6 +88,7 @@ def assert_same_rows(got: pa.Table, expected: pa.Table, by: str = "id") -> None:
 WIDE = wide_table(60)
 
 
+@pytest.mark.daily("Placement.EXECUTORS")
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_rows_every_type_and_batch_size_arrive_once(ctx: hr.SessionContext, placement: hr.Placement) -> None:
     empty = WIDE.slice(0, 0).to_batches() or [pa.RecordBatch.from_pylist([], WIDE.schema)]
@@ -158,7 +159,7 @@ class CountingTable(hr.TableProvider):
         return self._plan
 
 
-@pytest.mark.daily("*-Placement.EXECUTORS", "20000-3-7-Placement.DRIVER")
+@pytest.mark.daily("20000-3-7-*", "40-40-1-Placement.EXECUTORS")
 @pytest.mark.parametrize("placement", PLACEMENTS)
 @pytest.mark.parametrize(
     ("total", "partitions", "size"),

@@ -136,7 +136,14 @@ EACH_IN_ONE_WAY = [(name, *WAYS[i % 4]) for i, name in enumerate(QUERIES)]
 IN_EVERY_WAY = [(name, *way) for name in SCANNED_TWICE_BY_SPARK for way in WAYS]
 
 
-@pytest.mark.daily("*-1-adaptive", "order by*-3-fixed", "replicated join-3-fixed")
+@pytest.mark.daily(
+    "order by*-3-fixed",
+    "replicated join-3-fixed",
+    "count-1-adaptive",
+    "broadcast join-1-adaptive",
+    "two distinct counts-1-adaptive",
+    "in a subquery of-1-adaptive",
+)
 @pytest.mark.parametrize(
     ("name", "partitions", "adaptive"),
     sorted({*EACH_IN_ONE_WAY, *IN_EVERY_WAY}),
@@ -168,6 +175,7 @@ def test_tables_of_the_same_name_in_two_contexts_are_two_tables(ctx: hr.SessionC
         assert mine.join(other.table("t"), "a").count() == 10
 
 
+@pytest.mark.daily("broadcast")
 @pytest.mark.parametrize(
     ("hint", "pruning"),
     [
@@ -226,7 +234,7 @@ ACTIONS: dict[str, Callable[[DataFrame], Any]] = {
 }
 
 
-@pytest.mark.daily(every=3)
+@pytest.mark.daily(every=6)
 @pytest.mark.parametrize("partitions", [1, 3])
 @pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
 def test_action_on_a_streaming_table_gets_everything_once(

@@ -156,6 +156,7 @@ def test_asyncio_producer_writes_while_spark_reads(ctx: hr.SessionContext, capac
     assert result.to_pylist() == [{"n": 200}]
 
 
+@pytest.mark.daily("1-many wait", "3-few wait")
 @pytest.mark.parametrize(("capacity", "count"), [(3, 50), (256, 2000)], ids=["few wait", "many wait"])
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_many_threads_write_to_one_sink(ctx: hr.SessionContext, capacity: int, count: int, partitions: int) -> None:
@@ -347,6 +348,7 @@ def test_local_iterator_cancelled_releases_the_partitions_it_has_not_reached(ctx
     query.error()
 
 
+@pytest.mark.daily
 def test_rdd_that_is_dropped_releases_the_partitions_it_has_not_reached(ctx: hr.SessionContext) -> None:
     """Jobs outside of SQL have no end that Spark tells of: the producer learns it when the plan is garbage."""
     sink = ctx.register_streaming_table("t", ROWS, partitions=3)

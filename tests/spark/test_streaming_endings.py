@@ -88,14 +88,7 @@ def cancel_tag(live: Live) -> None:
     live.ctx.spark.sparkContext.cancelJobsWithTag("live")
 
 
-@pytest.mark.daily(
-    "2-blocked-stream closed",
-    "2-busy-all jobs cancelled",
-    "2-idle-tag cancelled",
-    "256-blocked-tag cancelled",
-    "256-busy-stream closed",
-    "256-idle-all jobs cancelled",
-)
+@pytest.mark.daily("2-idle-tag cancelled", "2-blocked-stream closed", "256-busy-stream closed")
 @pytest.mark.parametrize(
     ("start", "cancel"),
     [(Live.execute, close_stream), (Live.collect, cancel_all), (Live.collect, cancel_tag)],
@@ -132,6 +125,7 @@ def test_query_cancelled_releases_the_producer(
     wait_until(lambda: running_jobs(ctx.spark) == 0)
 
 
+@pytest.mark.daily("all jobs cancelled", "context closed")
 @pytest.mark.parametrize("way", ["stream closed", "all jobs cancelled", "table deregistered", "context closed"])
 def test_scan_ended_while_spark_is_busy_with_a_small_batch(ctx: hr.SessionContext, way: str) -> None:
     """Whoever serves the table is waiting then, until Spark asks for more, and Spark waits for the stream's caller."""
@@ -358,6 +352,7 @@ def active_tasks(ctx: hr.SessionContext) -> list[int]:
     return [i for stage in stages if stage is not None for i in range(stage.numActiveTasks)]
 
 
+@pytest.mark.daily("stream closed")
 @pytest.mark.parametrize("way", ["stream closed", "tag cancelled"])
 def test_query_cancelled_before_its_first_task_ran_releases_the_producers(ctx: hr.SessionContext, way: str) -> None:
     sink = ctx.register_streaming_table("t", ROWS, capacity=1, partitions=2)

@@ -31,6 +31,7 @@ def tpcds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield context
 
 
+@pytest.mark.daily
 @pytest.mark.parametrize("name", chosen())
 def test_tpcds_query_gives_the_answer_of_spark(tpcds: hr.SessionContext, name: str) -> None:
     query = queries()[name]

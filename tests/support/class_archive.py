@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
-# Short queries gain nothing from the optimising compiler, which takes more processor time than they do.
-_QUICK = "-XX:TieredStopAtLevel=1"
+# Short queries gain nothing from the optimising compiler, which takes more processor time than they do, nor from a
+# collector that works beside the program.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 # The JVM reports about archives on its standard output, which belongs to the programs under test.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 

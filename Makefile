@@ -10,9 +10,9 @@ ARCHIVE := $(VENV)/spark-classes.jsa
 JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 
 # Several processes of tests, each with a Spark of its own. A file's tests stay together, as they share what is costly to
-# start. Many wait more than they work (for a silent peer, for a JVM): four at a time.
-UNIT_TESTS := -n 2 --dist worksteal tests/unit
-SPARK_TESTS := -n 4 --dist loadfile --no-loadscope-reorder tests/process tests/spark
+# start. Some wait more than they work (for a silent peer, for a JVM): more at a time than there are cores.
+UNIT_TESTS := -n 4 --dist worksteal tests/unit
+SPARK_TESTS := -n 3 --dist loadfile --no-loadscope-reorder tests/process tests/spark
 # Every promise once, and the further cases of the tests that have many (tests/support/effort.py).
 DAILY := --part daily
 REST := --part rest

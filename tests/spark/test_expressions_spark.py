@@ -76,7 +76,7 @@ def compares_with_null(predicate: Expr) -> bool:
     return any(isinstance(node, Literal) and node.value is None for node in predicate.walk())
 
 
-@pytest.mark.daily("no ansi")
+@pytest.mark.daily
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("ansi_mode", [True, False], ids=["ansi", "no ansi"], indirect=True)
 def test_evaluate_random_functions_and_casts_equal_spark(spark: SparkSession, ansi_mode: bool) -> None:

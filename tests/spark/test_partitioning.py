@@ -112,7 +112,7 @@ KEYS: dict[pa.DataType, list[Any]] = {
 }
 
 
-@pytest.mark.daily(every=4)
+@pytest.mark.daily("int64", "dictionary*")
 @pytest.mark.parametrize("type_", KEYS, ids=str)
 def test_key_partitioning_of_every_type_groups_without_exchange(ctx: hr.SessionContext, type_: pa.DataType) -> None:
     schema = pa.schema([("k", type_), ("n", pa.int64())])
@@ -125,6 +125,7 @@ def test_key_partitioning_of_every_type_groups_without_exchange(ctx: hr.SessionC
     assert exchanges(frame) == 0
 
 
+@pytest.mark.daily("double")
 @pytest.mark.parametrize("type_", [pa.float16(), pa.float32(), pa.float64()], ids=str)
 def test_key_partitioning_of_floats_groups_right(ctx: hr.SessionContext, type_: pa.DataType) -> None:
     schema = pa.schema([("k", type_), ("n", pa.int64())])
@@ -207,7 +208,7 @@ def test_partitioning_of_a_union_groups_right(ctx: hr.SessionContext) -> None:
 INTS = pa.schema([("a", pa.int32()), ("b", pa.int64()), ("n", pa.int64())])
 
 
-@pytest.mark.daily(every=2)
+@pytest.mark.daily("function")
 @pytest.mark.parametrize(
     "other",
     [hashed(("a",), 4, "another"), hashed(("a",), 3), hashed(("a",), 4, schema=INTS), by_a(), hashed(("a", "b"), 4)],
@@ -238,6 +239,7 @@ def test_hash_partitioning_of_several_columns_is_right_for_one_of_them(ctx: hr.S
         check(ctx, "SELECT c, count(*) OVER (PARTITION BY a) FROM (SELECT a, b + 1 AS c FROM t)", {}, shuffles=1)
 
 
+@pytest.mark.daily("allowKeysSubsetOfPartitionKeys")
 @pytest.mark.parametrize("name", ["allowKeysSubsetOfPartitionKeys", "allowJoinKeysSubsetOfPartitionKeys"])
 def test_hash_partitioning_of_several_columns_is_kept_back_where_subsets_are_allowed(
     ctx: hr.SessionContext, name: str
@@ -250,6 +252,7 @@ def test_hash_partitioning_of_several_columns_is_kept_back_where_subsets_are_all
         assert "says nothing of one" in ctx.explain("SELECT a, b, count(*) FROM t GROUP BY a, b")
 
 
+@pytest.mark.daily("shuffle")
 @pytest.mark.parametrize("name", ["shuffle", "allowCompatibleTransforms"])
 def test_hash_partitioning_is_kept_back_where_spark_would_compute_it(ctx: hr.SessionContext, name: str) -> None:
     tables = {"x": hashed(("a",), 4), "y": hashed(("a",), 4), "k": by_a(), "plain": Recorder(AB, [[]])}
@@ -270,7 +273,7 @@ def test_key_partitioning_by_binary_is_kept_back_where_spark_would_shuffle_by_it
     assert frame.count() == 4
 
 
-@pytest.mark.daily("key-sorting", "hash-partitionKeyOrdering", "hash2-preserveKeyOrderingOnCoalesce")
+@pytest.mark.daily("key-sorting")
 @pytest.mark.parametrize("name", ["sorting", "partitionKeyOrdering", "preserveKeyOrderingOnCoalesce"])
 @pytest.mark.parametrize("provider", [by_a(), hashed(("a",), 4), hashed(("a", "b"), 4)], ids=["key", "hash", "hash2"])
 def test_partitioning_under_ordering_settings_sorts_right(
@@ -342,6 +345,7 @@ def test_ordering_in_keyed_partitions_saves_the_sort(ctx: hr.SessionContext) -> 
     assert sorts(check(ctx, "SELECT a, n FROM x SORT BY a, n DESC", {}, shuffles=0)) == 1
 
 
+@pytest.mark.daily("key3-*")
 @pytest.mark.parametrize(
     ("key", "clause"),
     [

@@ -137,12 +137,11 @@ IN_EVERY_WAY = [(name, *way) for name in SCANNED_TWICE_BY_SPARK for way in WAYS]
 
 
 @pytest.mark.daily(
-    "order by*-3-fixed",
+    "order by-3-fixed",
+    "order by over a merge join-3-fixed",
     "replicated join-3-fixed",
     "count-1-adaptive",
     "broadcast join-1-adaptive",
-    "two distinct counts-1-adaptive",
-    "in a subquery of-1-adaptive",
 )
 @pytest.mark.parametrize(
     ("name", "partitions", "adaptive"),

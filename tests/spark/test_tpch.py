@@ -34,7 +34,7 @@ def tpch(spark: SparkSession, directory: Path) -> Iterator[hr.SessionContext]:
         yield context
 
 
-@pytest.mark.daily("dataset-q18", "memory-q05")
+@pytest.mark.daily
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.parametrize("table", ["headrace", MEMORY], ids=["dataset", "memory"])
 def test_tpch_query_gives_the_answer_of_duckdb(tpch: hr.SessionContext, duck: DuckDB, table: str, name: str) -> None:

@@ -86,7 +86,7 @@ def aggregated(provider: hr.TableProvider, groups: Sequence[str], *functions: An
     return rows_of(offer.plan())
 
 
-@pytest.mark.daily("duckdb")  # test_adbc_sqlite.py has one of SQLite
+@pytest.mark.daily
 @pytest.mark.parametrize("driver", TABLES)
 def test_database_keeps_every_promise(tmp_path: Path, driver: str) -> None:
     TABLES[driver](tmp_path / "a.db")

@@ -40,6 +40,7 @@ def test_check_of_a_broken_table_prints_findings_and_exits_with_1() -> None:
     assert done.stdout.splitlines()[-1].startswith("WrongExact: 1 promise broken")
 
 
+@pytest.mark.daily
 def test_check_with_max_rows_notes_what_was_cut_short() -> None:
     done = check("bad_providers:HonestTable", "--samples", "1", "--max-rows", "5")
     assert done.exit_code == 0, done.output

@@ -279,6 +279,7 @@ LIARS: list[tuple[type[Honest], Promise, str]] = [
 ]
 
 
+@pytest.mark.daily(every=2)
 @pytest.mark.parametrize(("provider", "promise", "message"), LIARS, ids=[case[0].__name__ for case in LIARS])
 def test_liar_is_found_with_its_promise_and_message(provider: type[Honest], promise: Promise, message: str) -> None:
     report = check_provider(provider())
@@ -287,7 +288,7 @@ def test_liar_is_found_with_its_promise_and_message(provider: type[Honest], prom
     assert any(re.search(message, finding.message) for finding in report.of(Severity.ERROR)), str(report)
 
 
-@pytest.mark.daily("CountsNulls")
+@pytest.mark.daily
 @pytest.mark.parametrize("provider", [IgnoresOrder, CountsNulls, DropsByRange])
 def test_few_samples_with_another_seed_suffice_for_common_lies(provider: type[Honest]) -> None:
     assert not check_provider(provider(), samples=1, seed=7).ok

@@ -114,9 +114,9 @@ def errors(report: Report) -> list[Finding]:
     return list(report.of(Severity.ERROR))
 
 
-@pytest.mark.daily("small-*")
-@pytest.mark.parametrize(("provider", "promise", "message"), CASES, ids=[case[0].__name__ for case in CASES])
+@pytest.mark.daily(every=4)  # every other small one
 @pytest.mark.parametrize("size", ["small", "whole"])
+@pytest.mark.parametrize(("provider", "promise", "message"), CASES, ids=[case[0].__name__ for case in CASES])
 def test_bad_provider_is_caught_with_its_promise_and_message(
     provider: type[hr.TableProvider], promise: Promise, message: str, size: str
 ) -> None:
@@ -208,7 +208,7 @@ def test_awkward_types_are_read_filtered_and_pruned(group: int) -> None:
         assert report.ok, str(report)
 
 
-@pytest.mark.daily("WrongExact-*", "LimitBeforeFilters-*")
+@pytest.mark.daily
 @pytest.mark.parametrize("seed", share([1, 2]))
 @pytest.mark.parametrize(
     "provider", [bad.WrongExact, bad.ExactKeepsNulls, bad.InexactDropsRows, bad.LimitBeforeFilters]
@@ -217,6 +217,7 @@ def test_few_samples_with_any_seed_suffice_for_common_mistakes(provider: type[hr
     assert not check_provider(provider(), samples=1, seed=seed).ok
 
 
+@pytest.mark.daily
 def test_same_seed_gives_the_same_report() -> None:
     wrong = bad.with_some_columns(bad.WrongExact)
     first, second = (check_provider(wrong(), samples=1, seed=4) for _ in range(2))
@@ -403,6 +404,7 @@ def run_pytest(directory: Path, code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.daily
 def test_provider_tests_give_a_test_per_promise(tmp_path: Path) -> None:
     out = run_pytest(
         tmp_path,

@@ -224,7 +224,7 @@ def test_dataset_file_that_vanished_is_named(tmp_path: Path) -> None:
         rows(plan)
 
 
-@pytest.mark.daily("memory and files")
+@pytest.mark.daily
 @pytest.mark.parametrize("kind", ["memory", "memory twice", "memory and files"])
 def test_dataset_with_data_in_memory_keeps_every_promise(tmp_path: Path, kind: str) -> None:
     views = table(60).append_column("v", pa.array([None, "a", "b"] * 20, pa.string_view()))

@@ -329,6 +329,7 @@ def test_long_list_of_values_is_compared_quickly_with_many_files() -> None:
     assert keep == [False] * 2000 + [True]
 
 
+@pytest.mark.daily("dataset")
 @pytest.mark.parametrize("kind", ["mem", "dataset", "listing"])
 def test_table_keeps_the_promises_of_aggregates_and_runtime_filters(tmp_path: Path, kind: str) -> None:
     if kind == "mem":
@@ -416,6 +417,7 @@ def test_sorted_by_takes_sort_keys(tmp_path: Path, keys: Any) -> None:
         hr.DatasetTable(tmp_path, sorted_by=[hr.SortKey("nope")])
 
 
+@pytest.mark.daily
 def test_sorted_tables_keep_the_promise_of_top_n(tmp_path: Path) -> None:
     rows = pa.table({"id": [None, 1, 1, 2, 3, 3, 4], "s": ["b", None, "a", "c", "x", "y", "z"]})
     pq.write_table(rows, tmp_path / "a.parquet", row_group_size=2)

@@ -79,6 +79,7 @@ def test_file_names_of_tests_are_unique_over_the_layers() -> None:
     assert [name for name, following in itertools.pairwise(names) if name == following] == []
 
 
+@pytest.mark.daily
 def test_parts_together_run_every_case_once(ran: list[str]) -> None:
     numbered = "test_numbered[1] test_numbered[3] test_numbered[4] test_numbered[5]"
     assert ran[:2] == [

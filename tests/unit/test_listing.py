@@ -379,7 +379,7 @@ def test_format_that_breaks_its_contract_is_told(tmp_path: Path) -> None:
 # Every promise
 
 
-@pytest.mark.daily("exact")
+@pytest.mark.daily
 @pytest.mark.parametrize("options", [{}, {"exact": True}, {"known": False}], ids=["plain", "exact", "unknown"])
 def test_listing_keeps_every_promise(tmp_path: Path, options: dict[str, bool]) -> None:
     for year in ("2022", "__HIVE_DEFAULT_PARTITION__"):

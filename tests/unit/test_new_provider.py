@@ -57,6 +57,7 @@ def test_new_provider_passes_its_own_tests(project: Path) -> None:
     assert "skipped" not in done.stdout
 
 
+@pytest.mark.daily
 def test_new_provider_tests_fail_where_a_promise_is_broken(project: Path, tmp_path: Path) -> None:
     """The tests that it comes with would see a provider that is wrong."""
     broken = tmp_path / "broken"

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,12 @@ SUITES = {"all": ("tests/spark",), "core": ("tests/spark", "-m", "core")}
 PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 USUAL_PYTHON, USUAL_JDK = PYTHONS[0], JDKS[0]
 CELL_SECONDS = 3600.0
+SPARK_ALONE = """
+from pyspark.sql import SparkSession
+SparkSession.builder.master("local[1]").getOrCreate().range(3).count()
+"""
+    "from pyspark.sql import SparkSession; SparkSession.builder.master('local[1]').getOrCreate().range(3).count()"
+)
 
 
 def cells() -> list[Cell]:
@@ -82,6 +89,8 @@ def run(cell: Cell, wheel: Path) -> Result:
         path = f"{home}/bin{os.pathsep}{python.parent}{os.pathsep}{os.environ['PATH']}"
         environ = {**os.environ, "JAVA_HOME": home, "PATH": path}
         environ.pop("PYTHONPATH", None)
+        if reason := _spark_that_does_not_start(python, environ):
+            return Result(today, missing=f"Spark {cell.spark} itself does not start on JDK {cell.jdk} ({reason})")
         subprocess.run([python, "tests/support/class_archive.py"], cwd=ROOT, env=environ, check=True)
         try:
             subprocess.run(
@@ -90,6 +99,15 @@ def run(cell: Cell, wheel: Path) -> Result:
         except subprocess.TimeoutExpired:
             return Result(today, failed=("the run took longer than an hour",))
         return _read(report, today)
+
+
+def _spark_that_does_not_start(python: Path, environ: Mapping[str, str]) -> str:
+    """What a Spark without Headrace fails with, e.g. on a JDK that is too new for it; empty if it runs."""
+    done = subprocess.run([python, "-c", SPARK_ALONE], env=environ, capture_output=True, text=True, timeout=300)
+    if done.returncode == 0:
+        return ""
+    java = [line for line in done.stderr.splitlines() if line.startswith((": ", "Caused by: "))]
+    return java[-1].lstrip(": ") if java else f"status {done.returncode}"
 
 
 def _paths(tests: str) -> tuple[str, ...]:

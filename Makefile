@@ -13,7 +13,7 @@ JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
 # start. Some wait more than they work (for a silent peer, for a JVM): more at a time than there are cores.
 UNIT_TESTS := -n 4 --dist worksteal tests/unit
 SPARK_TESTS := -n 3 --dist loadfile --no-loadscope-reorder tests/process tests/spark
-# Every promise once, and the further cases of the tests that have many (tests/support/effort.py).
+# The tests for every day, and the others: further cases of tests that have many, tests that take long (tests/support/effort.py).
 DAILY := --part daily
 REST := --part rest
 
@@ -26,7 +26,7 @@ help:  ## Show this list
 demo: $(STAMP) $(JAR)  ## Run the main job: a pull and a push table, queried live
 	$(BIN)/headrace demo
 
-test: $(STAMP) $(JAR) $(ARCHIVE)  ## Run every promise once, several tests at a time (TESTS="tests/spark -k stop" for all cases of some)
+test: $(STAMP) $(JAR) $(ARCHIVE)  ## Run the tests for every day, several at a time (TESTS="tests/spark -k stop" for all cases of some)
 ifdef TESTS
 	$(BIN)/python -m pytest $(TESTS)
 else
@@ -34,7 +34,7 @@ else
 	$(BIN)/python -m pytest $(DAILY) $(SPARK_TESTS)
 endif
 
-rest: $(STAMP) $(JAR) $(ARCHIVE)  ## Run the cases that test leaves out
+rest: $(STAMP) $(JAR) $(ARCHIVE)  ## Run what test leaves out
 	$(BIN)/python -m pytest $(REST) $(UNIT_TESTS)
 	$(BIN)/python -m pytest $(REST) $(SPARK_TESTS)
 

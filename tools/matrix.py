@@ -29,8 +29,6 @@ SPARK_ALONE = """
 from pyspark.sql import SparkSession
 SparkSession.builder.master("local[1]").getOrCreate().range(3).count()
 """
-    "from pyspark.sql import SparkSession; SparkSession.builder.master('local[1]').getOrCreate().range(3).count()"
-)
 
 
 def cells() -> list[Cell]:

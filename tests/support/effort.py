@@ -1,6 +1,6 @@
 """How much of the tests a run tries; a plugin of pytest.
 
-``make test`` runs every promise once, ``make rest`` the cases that it left out, ``make soak`` all. A test over a
+``make test`` runs the tests for every day, ``make rest`` those that it left out, ``make soak`` all. A test over a
 grid says which of its cases ``make test`` runs, by patterns of their ids::
 
     @pytest.mark.daily("adaptive-*", "*-no rows")   # these, of what parametrize and fixtures make

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import headrace as hr
 import headrace.push.channel
 import headrace.push.table
-from headrace.arrow.mismatch import difference, mismatch
+from headrace.arrow.mismatch import difference, mismatch, nearest_difference
 from headrace.arrow.sources import batch_iterator, hint_for
 from headrace.cli.app import app
 from headrace.push.channel import Channel
@@ -82,6 +82,26 @@ def test_difference_of_many_columns_names_the_first_few() -> None:
     assert difference(wide, pa.schema([])) == "the columns 'c0', 'c1', 'c2', 'c3', 'c4' and 15 more are missing"
     other = pa.schema([(f"c{i}", pa.int32()) for i in range(20)])
     assert "column 'c4' is int32, expected int64; 15 more" in difference(wide, other)
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (pa.schema([("b", pa.string())]), ""),
+        (pa.schema([("b", pa.int32())]), "column 'b' is int32, expected string"),
+        (pa.schema([("b", pa.string()), ("a", pa.int64())]), "only the order of the columns differs"),
+        (pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.int64())]), "column 'c' is not expected"),
+    ],
+    ids=["none", "type", "order", "more"],
+)
+def test_difference_is_told_from_the_nearest_of_several(found: pa.Schema, text: str) -> None:
+    assert nearest_difference((pa.schema([AB.field("b")]), AB), found) == text
+
+
+def test_plan_of_another_schema_says_what_differs() -> None:
+    table = hr.SimpleTable(AB, lambda request: [pa.record_batch({"a": [1], "c": ["x"]})])
+    (error, *_) = check_provider(table).of(Severity.ERROR)
+    assert error.message.splitlines()[-1].strip() == "column 'b' is missing, and column 'c' is not expected"
 
 
 @pytest.mark.parametrize("case", ["order", "type", "type and order"])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from headrace.arrow.batches import indented
 
 _MOST_NAMED = 5
+_MENDING = re.compile(r"[;\n]\s*mend it with .*")  # of a batch
 
 
 def mismatch(expected: pa.Schema, found: pa.Schema) -> str:
@@ -40,6 +44,12 @@ def difference(expected: pa.Schema, found: pa.Schema) -> str:
         return f"only what is declared nullable inside differs: {types[0]}; mend it with batch.cast(schema)"
     order = f".select({_listed(expected.names)})" if found.names != expected.names else ""
     return f"{'; '.join(types)}\nmend it with batch{order}.cast(schema), if every value fits"
+
+
+def nearest_difference(allowed: Sequence[pa.Schema], found: pa.Schema) -> str:
+    """How ``found``, a plan's or a batch's, differs from that of ``allowed`` with which it shares most columns."""
+    what = difference(min(allowed, key=lambda one: len({*one.names} ^ {*found.names})), found)
+    return _MENDING.sub("", what)
 
 
 def _about_names(missing: list[str], extra: list[str]) -> str:

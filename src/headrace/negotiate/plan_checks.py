@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arrow.batches import indented, same_columns
+from headrace.arrow.mismatch import nearest_difference
 from headrace.arrow.types import same_in_spark, value_bytes
 from headrace.errors import PlanError, SchemaMismatchError
 from headrace.negotiate.asking import asking, kind_of
@@ -126,7 +127,7 @@ def _checked_schema(schema: Any, request: ScanRequest, table: RegisteredTable, n
     raise SchemaMismatchError(
         f"{name} has a schema that is neither the request's nor the table's\n"
         f"requested:\n{indented(request.schema)}\nthe table's:\n{indented(table.schema)}\n"
-        f"found:\n{indented(schema)}"
+        f"found:\n{indented(schema)}\n{nearest_difference((request.schema, table.schema), schema)}"
     )
 
 

@@ -54,12 +54,18 @@ def elements(sequence: Any) -> list[Any]:
     return [sequence.apply(index) for index in range(sequence.size())]
 
 
+def _conjuncts(condition: Any) -> list[str]:
+    if condition.nodeName() == "And":
+        return _conjuncts(condition.left()) + _conjuncts(condition.right())
+    return [str(condition.sql())]
+
+
 def conditions(above: tuple[Step, ...]) -> list[str]:
-    """What Spark filters by, in its own words, right above the scan."""
+    """What Spark filters by, in its own words, right above the scan; all of it has to hold."""
     found = []
     for step in above:
         if step.name == "FilterExec":
-            found.append(str(step.node.condition().sql()))
+            found += _conjuncts(step.node.condition())
         elif step.name not in PASS_ROWS_ON:
             break
     return found

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.arrow.batches import indented, same_columns
 from headrace.arrow.conversion import to_wire
+from headrace.arrow.mismatch import nearest_difference
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.display import names_text
 from headrace.errors import SchemaMismatchError
@@ -105,7 +106,8 @@ class RequestPlan(FunctionPlan):
         raise SchemaMismatchError(
             f"{self.describe()} yielded a batch that has neither the request's schema nor the table's\n"
             f"requested:\n{indented(self.schema)}\nthe table's:\n{indented(self._table_schema)}\n"
-            f"found:\n{indented(batch.schema)}"
+            f"found:\n{indented(batch.schema)}\n"
+            f"{nearest_difference((self.schema, self._table_schema), batch.schema)}"
         )
 
 

@@ -69,7 +69,7 @@ def test_stopped_stream_ends_with_an_error_and_not_with_an_end(
     assert FrameKind.END not in [frame.kind for frame in frames]
     failure = json.loads(frames[-1].message.to_pybytes())
     assert failure["error"] == "ScanEndedError"
-    assert "stopped before its end" in failure["text"]
+    assert "stopped before its end: nobody asked for more" in failure["text"]
 
 
 # Strings are sent with offsets of 32 bits: 2 GiB of them in a batch are too many

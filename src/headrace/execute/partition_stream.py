@@ -111,6 +111,11 @@ class PartitionStream:
                 self._remaining -= batch.num_rows
             yield from self._converted(batch, kept)
 
+    @property
+    def why_stopped(self) -> str:
+        """The reason of whoever requested the stop; empty if nobody did."""
+        return self._stop.reason
+
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
         self._stop.watch(None)

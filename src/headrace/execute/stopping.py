@@ -34,6 +34,8 @@ class StopFlag:
     def __init__(self, interrupt: Callable[[], bool] = lambda: True) -> None:
         """Without an ``interrupt`` the thread is stopped at its next batch only."""
         self.requested = False
+        self.reason = ""
+        """That of the first request."""
         self.inside = False
         self._interrupt = interrupt
         self._interrupt_source: Callable[..., object] | None = None
@@ -49,6 +51,7 @@ class StopFlag:
         user code is in; never raises."""
         with self._leaving:
             already, self.requested = self.requested, True
+            self.reason = self.reason or reason
             interrupt_source = self._interrupt_source
         if already:
             return

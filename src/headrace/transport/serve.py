@@ -113,7 +113,8 @@ def _close(stream: PartitionStream) -> Failure | None:
 
 
 def _stopped(stream: PartitionStream) -> Failure:
-    return _failure(ScanEndedError("the stream was stopped before its end"), stream, "execute")
+    error = ScanEndedError(f"the stream was stopped before its end: {stream.why_stopped}")
+    return _failure(error, stream, "execute")
 
 
 def _failure(error: BaseException, stream: PartitionStream, method: str) -> Failure:

@@ -8,6 +8,7 @@ itself out of step ends.
 
 from __future__ import annotations
 
+import _thread
 import gc
 import io
 import os
@@ -107,11 +108,14 @@ def _serve(sock: socket.socket, version: int, nonce: int, payload: bytes, partit
         serve_partition(sock, nonce, stream)
 
 
-class _Watcher(threading.Thread):
-    """Waits for the JVM's one byte, so that a stop reaches user code that is busy or asleep, but for an import."""
+class _Watcher:
+    """Waits for the JVM's one byte, so that a stop reaches user code that is busy or asleep, but for an import.
+
+    A bare thread: the start of a ``threading.Thread`` waits until it runs, which shows in a partition of few rows.
+    """
 
     def __init__(self, source: io.RawIOBase, stop: StopFlag) -> None:
-        super().__init__(name="headrace-watcher", daemon=True)
+        self._running = _thread.allocate_lock()
         self._source = source
         self._stop_flag = stop
         self._postponed = False
@@ -119,7 +123,21 @@ class _Watcher(threading.Thread):
         self.served = threading.Event()
         """Set by the main thread when user code runs no more."""
 
-    def run(self) -> None:
+    def start(self) -> None:
+        self._running.acquire()
+        _thread.start_new_thread(self._run, ())
+
+    def join(self) -> None:
+        with self._running:
+            pass
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        finally:
+            self._running.release()
+
+    def _watch(self) -> None:
         try:
             byte = self._source.read(1)
         except OSError:

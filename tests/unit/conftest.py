@@ -1,4 +1,4 @@
-"""The unit layer has no Spark: a test here that loads pyspark, or asks for a session, fails."""
+"""The unit layer has no Spark: a test that loads pyspark, or asks for a session, fails. And what its files share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+
+import inboxes
+from headrace.transport.endpoint import Endpoint
+from headrace.transport.inbox import ResultInbox
 
 
 @pytest.fixture(autouse=True)
@@ -19,3 +23,19 @@ def no_pyspark() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark() -> None:
     pytest.fail("there is no Spark in tests/unit; this test belongs in tests/spark")
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    served = Endpoint()
+    try:
+        yield served
+    finally:
+        served.close()
+
+
+@pytest.fixture
+def inbox() -> Iterator[ResultInbox]:
+    made = ResultInbox(inboxes.SCHEMA)
+    yield made
+    made.close()

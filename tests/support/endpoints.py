@@ -1,0 +1,96 @@
+"""Partitions offered at the driver's endpoint, and a client that opens them as an executor does; for the tests."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import headrace as hr
+from headrace.execute.partition_stream import ScanTask
+from headrace.transport.claims import Claim
+from headrace.transport.driver_partition import DriverPartition
+from headrace.transport.protocol import CHALLENGE, CLAIM, FRAME_HEADER, PROTOCOL_VERSION, FrameKind, answer, proof
+from producing import NUMBERS, FunctionPlan, ten_rows
+
+NONCE = 0x1122334455667788
+
+
+def opener(function: Callable[[int], Any] = ten_rows) -> Callable[[Claim], DriverPartition]:
+    task = ScanTask("t", FunctionPlan(NUMBERS, function, 2, hr.Placement.DRIVER), NUMBERS, NUMBERS, None)
+    return lambda claim: DriverPartition(task, claim.partition)
+
+
+class Client:
+    """What an executor does, step by step."""
+
+    def __init__(self, address: dict[str, Any], *, tcp: bool = False) -> None:
+        self.address = address
+        self.awaited = b""  # what the endpoint has to send before anything else
+        if tcp:
+            self.sock = socket.create_connection((address["host"], address["port"]), 10)
+        else:
+            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.sock.settimeout(60)
+            self.sock.connect(address["path"])
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.sock.close()
+
+    def greeting(self) -> bytes:
+        return self.read(CHALLENGE.size)
+
+    def claim(
+        self, greeting: bytes, partition: int = 0, secret: bytes | None = None, ticket: bytes | None = None
+    ) -> bytes:
+        of = ticket or base64.b64decode(self.address["ticket"])
+        claim = CLAIM.pack(b"HDRC", of, partition, 0, -1, NONCE, b"")[:-32]
+        secret = secret or base64.b64decode(self.address["secret"])
+        claim += proof(secret, greeting, claim)
+        self.awaited = answer(secret, greeting, claim)
+        return claim
+
+    def read(self, length: int) -> bytes:
+        if self.awaited:
+            expected, self.awaited = self.awaited, b""
+            assert self.read(len(expected)) == expected, "the endpoint does not prove that it knows the secret"
+        data = b""
+        while len(data) < length:
+            piece = self.sock.recv(length - len(data))
+            if not piece:
+                raise EOFError(data)
+            data += piece
+        return data
+
+    def frames(self) -> list[tuple[FrameKind, bytes]]:
+        frames = []
+        while not frames or frames[-1][0] not in (FrameKind.END, FrameKind.ERROR):
+            kind, version, _, first, second, nonce = FRAME_HEADER.unpack(self.read(FRAME_HEADER.size))
+            assert (version, nonce) == (PROTOCOL_VERSION, NONCE)
+            frames.append((FrameKind(kind), self.read(first + second)))
+        return frames
+
+    def is_dropped(self) -> bool:
+        with contextlib.suppress(ConnectionError):
+            return self.sock.recv(1) == b""
+        return True
+
+
+def error_of(client: Client) -> dict[str, Any]:
+    kind, body = client.frames()[-1]
+    assert kind is FrameKind.ERROR
+    failure: dict[str, Any] = json.loads(body)
+    return failure
+
+
+def reads_whole(address: dict[str, Any], *, partition: int = 0, tcp: bool = False) -> bool:
+    with Client(address, tcp=tcp) as client:
+        client.sock.sendall(client.claim(client.greeting(), partition))
+        kinds = [kind for kind, _ in client.frames()]
+    return kinds == [FrameKind.SCHEMA, FrameKind.BATCH, FrameKind.END]

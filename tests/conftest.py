@@ -20,6 +20,7 @@ pytest_plugins = ["costs", "effort", "postgres"]
 LONGEST = (
     "test_silent_peers",  # waits more than a minute, for time-outs
     "test_adbc_postgres",
+    "test_adbc_postgres_pushdown",
     "test_connect",
     "test_broken_buffers",
     "test_faults",

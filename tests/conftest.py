@@ -27,6 +27,7 @@ LONGEST = (
     "test_cluster",
     "test_spark_lost",
     "test_errors",
+    "test_broken_promises",
     "test_single_scan",
     "test_docs",
     "test_partitioning",

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+from placements import placements
 from places import EXAMPLES
-from producing import BOTH_PLACEMENTS, FunctionTable, Marks, numbers, wait_until
-
-placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
+from producing import FunctionTable, Marks, numbers, wait_until
 
 
 def producing(marks: Marks, *, rows: int) -> Callable[[int], AsyncIterator[pa.RecordBatch]]:

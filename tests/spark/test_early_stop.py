@@ -21,6 +21,7 @@ from headrace.execute.partition_stream import ScanTask
 from headrace.transport.protocol import DONE, FRAME_HEADER, PROTOCOL_VERSION, REQUEST, TASK_MAGIC, FrameKind
 from headrace.worker.task import main as worker_main
 from headrace.worker.task import payload_of
+from placements import placements
 from producing import (
     BOTH_PLACEMENTS,
     NUMBERS,
@@ -35,7 +36,6 @@ from producing import (
 
 pytestmark = pytest.mark.core
 
-placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
 # The filter is Spark's own, so the limit stays with Spark too and the scan learns of it only by being stopped.
 LIMITED = "SELECT a FROM endless WHERE a >= 0 LIMIT 3"
 FOREVER = 600.0  # seconds: longer than any test may take

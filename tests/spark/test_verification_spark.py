@@ -9,10 +9,9 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from producing import BOTH_PLACEMENTS
+from placements import placements
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64())])
-placements = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
 
 
 class LyingPlan(hr.ExecutionPlan):

@@ -19,7 +19,7 @@ from session_settings import session_settings
 
 ELSEWHERE = {
     "docs/howto/connect.md",  # tests/process/test_connect.py: needs a server
-    "docs/howto/testing.md",  # tests/unit/test_check_provider.py: needs no Spark
+    "docs/howto/testing.md",  # tests/unit/test_check_findings.py: needs no Spark
 }
 VISITS = """
 DROP TABLE IF EXISTS visits;

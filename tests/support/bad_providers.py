@@ -1,10 +1,8 @@
-"""An honest provider, and for each promise ones that differ from it in one thing and break it; for the tests."""
+"""For each promise, providers that differ from the honest one in one thing and break it; for the tests."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,96 +14,7 @@ import pyarrow.compute as pc
 
 import headrace as hr
 from headrace import FilterPushdown
-
-CITIES = ("bonn", "kiel", "ulm")
-PLACE = pa.struct([("x", pa.int32()), ("label", pa.string())])
-SCHEMA = pa.schema(
-    [
-        pa.field("city", pa.string(), nullable=False),
-        ("value", pa.int64()),
-        ("weight", pa.int64()),
-        ("name", pa.string()),
-        ("score", pa.float64()),
-        ("place", PLACE),
-    ]
-)
-ROWS = pa.Table.from_pylist(
-    [
-        {
-            "city": CITIES[0 if i % 5 < 3 else 1 if i % 5 == 3 else 2],  # 18, 6 and 6 rows
-            "value": None if i % 7 == 0 else (i * 11) % 17,
-            "weight": i,
-            "name": None if i % 6 == 1 else ["ada", "Ada", "ad%", "", "bea", "é"][i % 6],
-            "score": None if i % 8 == 5 else math.nan if i % 8 == 2 else i / 4 - 3,
-            "place": None if i % 9 == 4 else {"x": i % 4, "label": None if i % 5 == 0 else f"p{i % 3}"},
-        }
-        for i in range(30)
-    ],
-    SCHEMA,
-)
-
-
-@functools.cache
-def sorted_rows(city: str) -> pa.Table:
-    rows = ROWS.filter(pc.equal(ROWS["city"], city)).sort_by("value")
-    null = pc.is_null(rows["value"])
-    return pa.concat_tables([rows.filter(null), rows.filter(pc.invert(null))]).combine_chunks()
-
-
-class Plan(hr.ExecutionPlan):
-    """One city a partition, sorted by value. Each step of ``execute`` is a method, for others to get wrong."""
-
-    def __init__(self, request: hr.ScanRequest) -> None:
-        self.request = request
-        self.schema = pa.schema([SCHEMA.field(name) for name in request.projection])
-        self.partitioning: hr.Partitioning = hr.KeyPartitioning("city", CITIES)
-        self.ordering: Sequence[hr.SortKey] = [hr.SortKey("value")]
-
-    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
-        rows = self.projected(self.limited(self.matching(self.rows(partition))))
-        yield from rows.to_batches(max_chunksize=2)
-
-    def rows(self, partition: int) -> pa.Table:
-        return sorted_rows(CITIES[partition])
-
-    def matching(self, rows: pa.Table) -> pa.Table:
-        for expr in self.request.filters:
-            if not isinstance(expr, hr.StringMatch):
-                rows = rows.filter(self.keep(expr, one_batch(rows)))
-        return rows
-
-    def keep(self, expr: hr.Expr, batch: pa.RecordBatch) -> pa.Array:
-        return expr.evaluate(batch)
-
-    def limited(self, rows: pa.Table) -> pa.Table:
-        return rows if self.request.limit is None else rows.slice(0, self.request.limit)
-
-    def projected(self, rows: pa.Table) -> pa.Table:
-        return rows.select(list(self.request.projection))
-
-
-class HonestTable(hr.TableProvider):
-    """EXACT for all but matches of strings (INEXACT, and not used) and what is made of several filters."""
-
-    OwnPlan: type[hr.ExecutionPlan] = Plan
-
-    def schema(self) -> pa.Schema:
-        return SCHEMA
-
-    def supports_filters_pushdown(self, filters: Sequence[hr.Expr]) -> Sequence[FilterPushdown]:
-        return [self.answer(expr) for expr in filters]
-
-    def answer(self, expr: hr.Expr) -> FilterPushdown:
-        if isinstance(expr, hr.StringMatch):
-            return FilterPushdown.INEXACT
-        return FilterPushdown.UNSUPPORTED if isinstance(expr, (hr.And, hr.Or)) else FilterPushdown.EXACT
-
-    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
-        return self.OwnPlan(request)  # type: ignore[call-arg]
-
-    def statistics(self) -> hr.Statistics | None:
-        return hr.Statistics(num_rows=30)
-
+from honest_provider import ROWS, SCHEMA, HonestTable, Plan, one_batch
 
 SOME_COLUMNS = ("city", "value", "name", "score")
 
@@ -131,11 +40,6 @@ def without_filters(provider: type[hr.TableProvider]) -> type[hr.TableProvider]:
 
     Plain.__name__ = provider.__name__
     return Plain
-
-
-def one_batch(rows: pa.Table) -> pa.RecordBatch:
-    batches = rows.combine_chunks().to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
 
 
 # Filters
@@ -460,103 +364,6 @@ class PickledWithoutItsState(HonestTable):
 
         def rows(self, partition: int) -> pa.Table:
             return super().rows(partition).slice(0, 0 if self.empty else None)
-
-
-# Schema, batches, projection
-
-
-class SchemaIsAList(HonestTable):
-    def schema(self) -> Any:
-        return ["city", "value"]
-
-
-class SchemaChanges(HonestTable):
-    calls = 0
-
-    def schema(self) -> pa.Schema:
-        self.calls += 1
-        return SCHEMA if self.calls == 1 else SCHEMA.remove(1)
-
-
-class SchemaSparkHasNoTypesFor(HonestTable):
-    def schema(self) -> pa.Schema:
-        return SCHEMA.append(pa.field("at", pa.month_day_nano_interval()))
-
-
-class WrongNames(HonestTable):
-    class OwnPlan(Plan):
-        def projected(self, rows: pa.Table) -> pa.Table:
-            rows = super().projected(rows)
-            return rows.rename_columns([name.upper() for name in rows.column_names])
-
-
-class WrongTypes(HonestTable):
-    class OwnPlan(Plan):
-        def projected(self, rows: pa.Table) -> pa.Table:
-            rows = rows.set_column(1, "value", rows["value"].cast(pa.int32()))
-            return super().projected(rows)
-
-
-class WrongPlanSchema(HonestTable):
-    class OwnPlan(Plan):
-        def __init__(self, request: hr.ScanRequest) -> None:
-            super().__init__(request)
-            self.schema = pa.schema([("other", pa.int64())])
-
-
-class NullsWhereNoneAreDeclared(HonestTable):
-    class OwnPlan(Plan):
-        def rows(self, partition: int) -> pa.Table:
-            rows = super().rows(partition)
-            return rows.set_column(0, "city", pa.array([None] * rows.num_rows, pa.string()))
-
-
-class IgnoresProjectionOrder(HonestTable):
-    class OwnPlan(Plan):
-        def __init__(self, request: hr.ScanRequest) -> None:
-            super().__init__(request)
-            self.schema = pa.schema([field for field in SCHEMA if field.name in request.projection])
-
-        def projected(self, rows: pa.Table) -> pa.Table:
-            return rows.select(self.schema.names)
-
-
-class RenamesInTableOrder(HonestTable):
-    """The worst kind: two columns of one type, with the requested names on the wrong values."""
-
-    def schema(self) -> pa.Schema:
-        return pa.schema([("value", pa.int64()), ("weight", pa.int64())])
-
-    class OwnPlan(Plan):
-        def __init__(self, request: hr.ScanRequest) -> None:
-            super().__init__(request)
-            self.partitioning, self.ordering = hr.UnknownPartitioning(3), ()
-
-        def projected(self, rows: pa.Table) -> pa.Table:
-            in_table_order = [name for name in SCHEMA.names if name in self.request.projection]
-            return rows.select(in_table_order).rename_columns(list(self.request.projection))
-
-
-class FailsWithoutColumns(HonestTable):
-    class OwnPlan(Plan):
-        def projected(self, rows: pa.Table) -> pa.Table:
-            rows = super().projected(rows)
-            return rows if rows.num_columns else rows.slice(0, 0)
-
-
-class PrunesNestedFieldsWrongly(HonestTable):
-    class OwnPlan(Plan):
-        def __init__(self, request: hr.ScanRequest) -> None:
-            super().__init__(request)
-            self.schema = request.schema
-
-        def projected(self, rows: pa.Table) -> pa.Table:
-            rows = super().projected(rows)
-            if rows.schema.types == self.schema.types:
-                return rows
-            children = self.schema.field("place").type
-            nulls = pa.array([{field.name: None for field in children}] * rows.num_rows, children)
-            return rows.set_column(rows.column_names.index("place"), self.schema.field("place"), nulls)
 
 
 class StatisticsFarOff(HonestTable):

@@ -9,6 +9,7 @@ import pyarrow as pa
 from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, TOTALS
 
 NONCE = 0xA1B2C3D4E5F60718  # where the JVM chooses one, it takes the place of this
+TIMEOUT_S = 20  # until a test of the Python end gives up
 
 
 def numbers(start: int, count: int) -> pa.RecordBatch:

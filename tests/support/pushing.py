@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROWS = pa.schema([("a", pa.int64()), ("s", pa.string())])
+LIVE = "SELECT a FROM t WHERE a >= 0"
 
 
 def rows(start: int, count: int = 1) -> pa.RecordBatch:
@@ -37,6 +38,11 @@ def filled(ctx: hr.SessionContext, name: str, count: int = 100, *, partitions: i
         for i, start in enumerate(range(count - 10, -10, -10)):
             sink.partition(i % partitions).write(rows(max(start, 0), min(10, start + 10)))
     return sink
+
+
+def reading(sink: hr.TableSink) -> None:
+    """Waits until a query has begun to read."""
+    wait_until(lambda: sink.stats.rows_delivered > 0, what="the first rows to be read")
 
 
 class Producer(threading.Thread):

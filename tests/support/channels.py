@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
 from typing import Any
 
 from headrace.push.channel import END, Channel, Reader
 from producing import wait_until
 
 PATIENCE_S = 60.0
-
-
-class Background:
-    """A function in a thread of its own, whose result or exception is awaited with a limit."""
-
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function = function
-        self._error: BaseException | None = None
-        self._result: Any = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._result = self._function()
-        except BaseException as error:
-            self._error = error
-
-    def result(self, patience_s: float = PATIENCE_S) -> Any:
-        self._thread.join(patience_s)
-        assert not self._thread.is_alive(), "hangs"
-        if self._error is not None:
-            raise self._error
-        return self._result
 
 
 def blocked(channel: Channel[Any], count: int = 1) -> None:

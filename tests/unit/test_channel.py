@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from channels import PATIENCE_S, Background, blocked, drain, hungry, put
+from channels import PATIENCE_S, blocked, drain, hungry, put
 from headrace.errors import ScanEndedError, SinkClosedError, StreamConsumedError, WriteTimeout
 from headrace.push.channel import Channel
+from pushing import InBackground
 
 # Taking
 
@@ -44,7 +45,7 @@ def test_take_nothing_comes_returns_empty_after_timeout() -> None:
 
 def test_take_item_comes_later_returns_it_without_waiting_for_more() -> None:
     channel: Channel[int] = Channel("t")
-    taking = Background(lambda: channel.claim(0).take(100, 1000))
+    taking = InBackground(lambda: channel.claim(0).take(100, 1000))
     hungry(channel)
     put(channel, 1)
     assert taking.result() == [1]
@@ -56,7 +57,7 @@ def test_take_item_comes_later_returns_it_without_waiting_for_more() -> None:
 def test_offer_capacity_waiting_blocks_until_one_is_taken() -> None:
     channel: Channel[int] = Channel("t", 2)
     put(channel, 1, 2)
-    writing = Background(lambda: put(channel, 3))
+    writing = InBackground(lambda: put(channel, 3))
     blocked(channel)
     reader = channel.claim(0)
     assert reader.take(1, 1000) == [1]
@@ -69,7 +70,7 @@ def test_offer_several_blocked_are_let_in_first_come_first_served() -> None:
     put(channel, 0)
     writers = []
     for i in range(1, 5):
-        writers.append(Background(lambda i=i: put(channel, i)))  # type: ignore[misc]
+        writers.append(InBackground(lambda i=i: put(channel, i)))  # type: ignore[misc]
         blocked(channel, i)
     reader = channel.claim(0)
     assert [reader.take(1, 1000) for _ in range(5)] == [[0], [1], [2], [3], [4]]
@@ -80,7 +81,7 @@ def test_offer_several_blocked_are_let_in_first_come_first_served() -> None:
 def test_offer_bytes_over_the_bound_blocks_until_taken() -> None:
     channel: Channel[str] = Channel("t", 100, max_bytes=100)
     channel.offer("larger than the bound, but nothing waits", 1, 500)
-    writing = Background(lambda: channel.offer("b", 1, 1))
+    writing = InBackground(lambda: channel.offer("b", 1, 1))
     blocked(channel)
     reader = channel.claim(0)
     assert len(reader.take(100, 1000)) == 1  # type: ignore[arg-type]
@@ -164,7 +165,7 @@ def test_offer_async_full_lets_the_loop_run_until_there_is_room() -> None:
         while channel._lanes.blocked < 2:
             await asyncio.sleep(0)
         threads = threading.active_count()
-        reading = Background(lambda: drain(channel.claim(0)))
+        reading = InBackground(lambda: drain(channel.claim(0)))
         await asyncio.wait_for(asyncio.gather(*writing), PATIENCE_S)
         assert threads == threading.active_count() - 1 or threads == threading.active_count()
         channel.close()
@@ -194,7 +195,7 @@ def test_offer_async_scan_ends_while_blocked_raises() -> None:
         writing = asyncio.create_task(channel.offer_async(2, 1, 1))
         while not channel._lanes.blocked:
             await asyncio.sleep(0)
-        Background(lambda: channel.end_scan("LIMIT")).result()
+        InBackground(lambda: channel.end_scan("LIMIT")).result()
         with pytest.raises(ScanEndedError, match="LIMIT"):
             await asyncio.wait_for(writing, PATIENCE_S)
 

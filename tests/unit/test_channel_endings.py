@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from channels import Background, blocked, hungry, put
+from channels import blocked, hungry, put
 from headrace.errors import DeregisteredError, ProducerLostError, ScanEndedError, SinkClosedError
 from headrace.push.channel import END, Channel
+from pushing import InBackground
 
 BOOM = ValueError("boom")
 GONE = DeregisteredError("the table was deregistered")
@@ -56,7 +57,7 @@ def test_producer_ends_while_reader_waits_reader_is_released(how: str) -> None:
     ends, _, outcome = PRODUCER_ENDS[how]
     channel: Channel[int] = Channel("t")
     reader = channel.claim(0)
-    taking = Background(lambda: reader.take(1, 1))
+    taking = InBackground(lambda: reader.take(1, 1))
     hungry(channel)
     ends(channel)
     if outcome is None:
@@ -71,7 +72,7 @@ def test_producer_ends_while_write_is_blocked_write_is_refused(how: str) -> None
     ends, refusal, _ = PRODUCER_ENDS[how]
     channel: Channel[int] = Channel("t", 1)
     put(channel, 1)
-    writing = Background(lambda: channel.offer(2, 1, 1))
+    writing = InBackground(lambda: channel.offer(2, 1, 1))
     blocked(channel)
     ends(channel)
     with pytest.raises(refusal):
@@ -85,7 +86,7 @@ def test_reader_ends_first_then_producer_both_orders_are_well_defined(how: str, 
     channel: Channel[int] = Channel("t", 1)
     reader = channel.claim(0)
     put(channel, 1)
-    writing = Background(lambda: channel.offer(2, 1, 1))
+    writing = InBackground(lambda: channel.offer(2, 1, 1))
     blocked(channel)
     READER_ENDS[how](channel)
     with pytest.raises(ScanEndedError, match="LIMIT reached"):
@@ -118,7 +119,7 @@ def test_reader_ends_early_after_producer_state_is_ended(how: str, producer: str
 def test_reader_ended_while_it_waits_is_released(how: str) -> None:
     channel: Channel[int] = Channel("t")
     reader = channel.claim(0)
-    taking = Background(lambda: reader.take(1, 1))
+    taking = InBackground(lambda: reader.take(1, 1))
     hungry(channel)
     READER_ENDS[how](channel)
     with pytest.raises(ScanEndedError, match="LIMIT reached"):
@@ -190,7 +191,7 @@ def test_fail_with_keyboard_interrupt_reader_gets_producer_lost() -> None:
 def test_abandon_soon_lock_is_held_reader_learns_at_its_next_tick() -> None:
     channel: Channel[int] = Channel("t")
     reader = channel.claim(0)
-    taking = Background(lambda: reader.take(1, 1))
+    taking = InBackground(lambda: reader.take(1, 1))
     hungry(channel)
     with channel._lock:  # as when the garbage collector runs inside
         channel.abandon_soon(ProducerLostError("gone"))

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from channels import PATIENCE_S, Background, blocked, drain, hungry, put
+from channels import PATIENCE_S, blocked, drain, hungry, put
 from headrace.errors import ScanEndedError, SinkClosedError, WriteTimeout
 from headrace.push.channel import END, Channel
+from pushing import InBackground
 
 
 class MemorySpill:
@@ -51,7 +52,7 @@ def test_partition_write_reaches_that_partition_alone() -> None:
 
 def test_shared_write_feeds_whichever_reads() -> None:
     channel: Channel[str] = Channel("t", partitions=3)
-    taking = Background(lambda: channel.claim(2).take(1, 1))
+    taking = InBackground(lambda: channel.claim(2).take(1, 1))
     hungry(channel)
     put(channel, "a")
     assert taking.result() == ["a"]
@@ -124,7 +125,7 @@ def run_tasks(channel: Channel[Any], slots: int) -> list[list[Any]]:
             with channel.claim(partition) as reader:
                 results[partition] = drain(reader)
 
-    threads = [Background(slot) for _ in range(slots)]
+    threads = [InBackground(slot) for _ in range(slots)]
     for thread in threads:
         thread.result(60)
     return results
@@ -150,7 +151,7 @@ def test_more_partitions_than_slots_one_writer_in_any_order_does_not_deadlock(
             most_in_memory = max(most_in_memory, channel._lanes.memory)
         channel.close()
 
-    writing = Background(write)
+    writing = InBackground(write)
     results = run_tasks(channel, slots)
     writing.result()
     for partition, items in enumerate(results):
@@ -162,7 +163,7 @@ def test_more_partitions_than_slots_one_writer_in_any_order_does_not_deadlock(
 
 def test_more_partitions_than_slots_no_spill_given_keeps_items_in_memory() -> None:
     channel: Channel[int] = Channel("t", 1, partitions=2, stall_s=0.0)
-    writing = Background(lambda: put_alternately(channel, 50))
+    writing = InBackground(lambda: put_alternately(channel, 50))
     results = run_tasks(channel, 1)
     writing.result()
     assert results == [list(range(0, 50, 2)), list(range(1, 50, 2))]
@@ -179,7 +180,7 @@ def test_unread_partition_full_and_no_reader_hungry_write_blocks() -> None:
     assert reader.take(1, 1) == [3]
     with pytest.raises(WriteTimeout):
         channel.offer(2, 1, 10, 1, timeout_s=0)
-    taking = Background(lambda: reader.take(1, 1))
+    taking = InBackground(lambda: reader.take(1, 1))
     hungry(channel)
     channel.offer(2, 1, 10, 1, timeout_s=0)
     assert (spill.stored, channel.stats.spilled, channel.stats.waiting) == ([2], 1, 2)
@@ -191,7 +192,7 @@ def test_read_partition_full_while_another_is_hungry_write_blocks() -> None:
     channel: Channel[int] = Channel("t", 1, partitions=2, stall_s=3600.0)
     channel.claim(1)
     put(channel, 1, partition=1)
-    taking = Background(lambda: channel.claim(0).take(1, 1))
+    taking = InBackground(lambda: channel.claim(0).take(1, 1))
     hungry(channel)
     with pytest.raises(WriteTimeout):
         channel.offer(2, 1, 10, 1, timeout_s=0)
@@ -203,7 +204,7 @@ def test_read_partition_full_while_another_is_hungry_write_blocks() -> None:
 def test_hungry_reader_shut_out_by_bytes_of_others_is_fed_at_once(partition: int | None) -> None:
     channel: Channel[str] = Channel("t", partitions=2, max_bytes=100, stall_s=3600.0)
     channel.offer("waits for partition 1", 1, 500, 1)
-    taking = Background(lambda: channel.claim(0).take(1, 1))
+    taking = InBackground(lambda: channel.claim(0).take(1, 1))
     hungry(channel)
     channel.offer("food", 1, 10, partition, timeout_s=0)
     assert taking.result() == ["food"]
@@ -217,7 +218,7 @@ def test_reader_ends_early_gives_the_memory_of_its_lane_back_to_the_others() -> 
     channel.offer("fills all there is", 1, 100, 0)
     with pytest.raises(WriteTimeout):
         channel.offer("finds no room", 1, 10, 1, timeout_s=0)
-    waiting = Background(lambda: channel.offer("waits for room", 1, 10, 1))
+    waiting = InBackground(lambda: channel.offer("waits for room", 1, 10, 1))
     blocked(channel)
     ending.end("its limit was reached")
     waiting.result()
@@ -231,8 +232,8 @@ def test_reader_held_up_for_results_of_another_does_not_deadlock() -> None:
     """Results are fetched in the order of partitions: reader 1 pauses until reader 0 is through."""
     channel: Channel[int] = Channel("t", 1, partitions=2, spill=MemorySpill(), stall_s=0.05)
     late = channel.claim(1)
-    writing = Background(lambda: put_alternately(channel, 50))
-    assert Background(lambda: drain(channel.claim(0))).result() == list(range(0, 50, 2))
+    writing = InBackground(lambda: put_alternately(channel, 50))
+    assert InBackground(lambda: drain(channel.claim(0))).result() == list(range(0, 50, 2))
     assert drain(late) == list(range(1, 50, 2))
     writing.result()
 
@@ -241,7 +242,7 @@ def test_spill_fails_write_raises_and_nothing_is_written() -> None:
     full = OSError("no space left on device")
     channel: Channel[int] = Channel("t", 1, partitions=2, spill=MemorySpill(full), stall_s=0.0)
     put(channel, 1, partition=1)
-    taking = Background(lambda: channel.claim(0).take(1, 1))
+    taking = InBackground(lambda: channel.claim(0).take(1, 1))
     hungry(channel)
     with pytest.raises(OSError, match="no space left"):
         put(channel, 2, partition=1)
@@ -259,6 +260,6 @@ def test_offer_async_unread_partition_spills() -> None:
             await asyncio.wait_for(channel.offer_async(i, 1, 1, i % 2), PATIENCE_S)
         channel.close()
 
-    reading = Background(lambda: run_tasks(channel, 1))
+    reading = InBackground(lambda: run_tasks(channel, 1))
     asyncio.run(main())
     assert reading.result() == [list(range(0, 20, 2)), list(range(1, 20, 2))]

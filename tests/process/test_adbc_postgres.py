@@ -8,7 +8,6 @@ import math
 import pickle
 import re
 import threading
-import time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ import headrace as hr
 from adbc_scans import rows_of, whole
 from headrace.tables.adbc.access import AdbcAccess
 from headrace.testing import check_provider
+from producing import wait_until
 
 if TYPE_CHECKING:
     from postgres import Postgres
@@ -308,17 +308,10 @@ def test_early_stop_cancels_the_query(postgres: Postgres, rows: int) -> None:
         ended.set()
 
     threading.Thread(target=read, daemon=True).start()
-    _await(lambda: postgres.rows(active)[0][0] == 1)
+    wait_until(lambda: postgres.rows(active)[0][0] == 1)
     stream.interrupt("test")
     assert ended.wait(60)
-    _await(lambda: postgres.rows(active)[0][0] == 0)
-
-
-def _await(condition: Any, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "not within the time"
-        time.sleep(0.02)
+    wait_until(lambda: postgres.rows(active)[0][0] == 0)
 
 
 # --- catalog ---------------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ def seconds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, floa
         late = Pair(second, "paused", stack)
         started = time.monotonic()
         early = {case: Pair(first, case, stack) for case in ("idle", "sending", "paused")}
-        time.sleep(3)  # all of them in the middle of it
+        time.sleep(3)  # all of them in the middle of it, with full buffers: nothing says so that could be awaited
         first.cut()
         cut_at = time.monotonic()
         for case, pair in early.items():
@@ -75,7 +75,7 @@ def seconds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, floa
         for case in ("executor that reads", "executor that sends"):
             event(executors[case].reader, "lost")
             found[case] = time.monotonic() - cut_at
-        time.sleep(max(0.0, started + LONG_PAUSE_S - time.monotonic()))
+        time.sleep(max(0.0, started + LONG_PAUSE_S - time.monotonic()))  # the pause not to be taken for silence
         second.cut()
         cut_at = time.monotonic()
         found["paused for long"] = event(late.server, "stopped")["at"] - cut_at

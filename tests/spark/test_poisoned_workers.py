@@ -207,7 +207,7 @@ def test_worker_that_was_stopped_early_and_sent_more_is_never_used_again(ctx: hr
         try:
             while True:
                 yield from rows(partition)
-                time.sleep(0.01)
+                time.sleep(0.01)  # a slow source
         finally:
             marks.leave("poisoned", str(os.getpid()))
             os.write(sock, end_and_a_whole_stream(number))
@@ -239,11 +239,11 @@ def test_worker_that_promises_bytes_that_never_come_fails_its_query_in_time(
 ) -> None:
     def half_a_frame(partition: int) -> Iterator[pa.RecordBatch]:
         yield from rows(partition)
-        time.sleep(0.2)
+        time.sleep(0.2)  # the rows are sent, and this is no part of them
         marks.leave("poisoned", str(os.getpid()))
         os.write(connection(), frame(FrameKind.BATCH, nonce(), b"12345", b"body")[:sent])
         while True:
-            time.sleep(0.05)
+            time.sleep(0.05)  # alive, and silent
 
     with_good_table(ctx)
     ctx.register_table("bad", FunctionTable(half_a_frame, schema=PIDS))
@@ -255,7 +255,7 @@ def test_worker_that_promises_bytes_that_never_come_fails_its_query_in_time(
 def test_generator_slower_than_the_limit_of_a_frame_is_waited_for(ctx: hr.SessionContext, short_stall: None) -> None:
     def slow(partition: int) -> Iterator[pa.RecordBatch]:
         yield from rows(partition)
-        time.sleep(2 * STALL_MILLIS / 1000)
+        time.sleep(2 * STALL_MILLIS / 1000)  # between two frames, which is no stall
         yield from rows(partition)
 
     ctx.register_table("slow", FunctionTable(slow, schema=PIDS))

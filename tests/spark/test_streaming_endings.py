@@ -102,7 +102,7 @@ def test_query_cancelled_releases_the_producer(
     if producing == "blocked":  # the stream's caller takes nothing, or Spark collects more slowly than this
         producer = Producer(lambda _: sink.write(big))
         wait_until(lambda: sink.stats.blocked_s > 0)
-    elif producing == "busy":
+    elif producing == "busy":  # slower than Spark reads
         producer = Producer(lambda i: (sink.write(rows(i)), time.sleep(0.001))[0])
     cancel(live)
     if producer is None:

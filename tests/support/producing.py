@@ -71,10 +71,8 @@ def ten_rows(partition: int) -> Iterator[pa.RecordBatch]:
 PATIENCE_SECONDS = 60.0  # until a test gives up; says nothing of speed: what it waits for would never come by itself
 
 
-def wait_until(
-    condition: Callable[[], bool], timeout_s: float = PATIENCE_SECONDS, what: str = "the condition"
-) -> float:
-    """Waits for a condition and returns how long that took; fails the test where it never holds."""
+def wait_until(condition: Callable[[], bool], timeout_s: float = PATIENCE_SECONDS, what: str = "the condition") -> None:
+    """Waits for a condition; fails the test where it never holds."""
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > timeout_s:

@@ -40,7 +40,7 @@ class Interruptible:
         return self
 
     def __next__(self) -> pa.RecordBatch:
-        time.sleep(0.001)
+        time.sleep(0.001)  # a source has a pace of its own
         return numbers(1)
 
     def close(self) -> None:

@@ -42,7 +42,7 @@ class Service(ThreadingHTTPServer):
 
     daemon_threads = True
     most_rows = 1000
-    seconds = 0.0
+    seconds = 0.0  # that an answer takes
 
     def __init__(self, rows: int) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

@@ -68,7 +68,7 @@ class EndlessPlan(hr.ExecutionPlan):
             while True:
                 yield pa.record_batch([pa.array([number])], schema=SCHEMA)
                 number += 1
-                time.sleep(0.02)
+                time.sleep(0.02)  # a slow source
         finally:
             Path(self.marks, f"closed-{run}").touch()
 

@@ -64,10 +64,13 @@ def main() -> None:
     ctx = hr.SessionContext(master="local[4]")
     jvm = next(child for child in psutil.Process().children(recursive=True) if child.name() == "java")
 
+    pulled = threading.Event()
+
     def endless():
         while True:
             yield rows(10)
-            time.sleep(0.01)
+            pulled.set()
+            time.sleep(0.01)  # a slow source
 
     ctx.register_table("pull", hr.SimpleTable(SCHEMA, endless, placement=hr.Placement.DRIVER))
     read = ctx.register_streaming_table("read", SCHEMA, 2)
@@ -85,10 +88,10 @@ def main() -> None:
         Witness("stream", consume),
         Witness("collect", lambda: ctx.collect("SELECT sum(a) FROM pull")),
     ]
-    next_rows.wait(60)
+    assert next_rows.wait(60)
+    assert pulled.wait(60)
     while unread.stats.blocked_s == 0:
         time.sleep(0.01)
-    time.sleep(1)
     killed_at = time.monotonic()
     os.kill(jvm.pid, getattr(signal, sys.argv[1]))
     for witness in witnesses:

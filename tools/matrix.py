@@ -26,8 +26,11 @@ PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 USUAL_PYTHON, USUAL_JDK = PYTHONS[0], JDKS[0]
 CELL_SECONDS = 3600.0
 SPARK_ALONE = """
+import pyspark
 from pyspark.sql import SparkSession
-SparkSession.builder.master("local[1]").getOrCreate().range(3).count()
+spark = SparkSession.builder.master("local[1]").getOrCreate()
+spark.range(3).count()
+spark.sparkContext.addFile(pyspark.__file__)
 """
 
 
@@ -87,8 +90,8 @@ def run(cell: Cell, wheel: Path) -> Result:
         path = f"{home}/bin{os.pathsep}{python.parent}{os.pathsep}{os.environ['PATH']}"
         environ = {**os.environ, "JAVA_HOME": home, "PATH": path}
         environ.pop("PYTHONPATH", None)
-        if reason := _spark_that_does_not_start(python, environ):
-            return Result(today, missing=f"Spark {cell.spark} itself does not start on JDK {cell.jdk} ({reason})")
+        if reason := _spark_that_does_not_run(python, environ):
+            return Result(today, missing=f"Spark {cell.spark} itself does not run on JDK {cell.jdk} ({reason})")
         subprocess.run([python, "tests/support/class_archive.py"], cwd=ROOT, env=environ, check=True)
         try:
             subprocess.run(
@@ -99,13 +102,13 @@ def run(cell: Cell, wheel: Path) -> Result:
         return _read(report, today)
 
 
-def _spark_that_does_not_start(python: Path, environ: Mapping[str, str]) -> str:
+def _spark_that_does_not_run(python: Path, environ: Mapping[str, str]) -> str:
     """What a Spark without Headrace fails with, e.g. on a JDK that is too new for it; empty if it runs."""
     done = subprocess.run([python, "-c", SPARK_ALONE], env=environ, capture_output=True, text=True, timeout=300)
     if done.returncode == 0:
         return ""
-    java = [line for line in done.stderr.splitlines() if line.startswith((": ", "Caused by: "))]
-    return java[-1].lstrip(": ") if java else f"status {done.returncode}"
+    found = [line for line in done.stderr.splitlines() if "Exception: " in line]
+    return found[-1].removeprefix("Caused by").lstrip(": ") if found else f"status {done.returncode}"
 
 
 def _paths(tests: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from headrace.testing import check_provider
 if TYPE_CHECKING:
     from postgres import Postgres
 
-pytestmark = pytest.mark.timeout(300)  # the first one may have to install PostgreSQL
+pytestmark = [pytest.mark.timeout(300), pytest.mark.daily]  # the first one may have to install PostgreSQL
 
 # --- indexes ---------------------------------------------------------------------------------------------
 
@@ -86,7 +86,6 @@ def test_index_is_not_asked_where_the_collation_decides(people: Postgres) -> Non
         assert 'COLLATE "C"' in query_of(people, expr), expr
 
 
-@pytest.mark.daily(every=4)
 @pytest.mark.parametrize(
     "condition",
     [
@@ -114,7 +113,6 @@ def test_index_or_not_the_rows_are_those_spark_finds(ctx: hr.SessionContext, peo
     ctx.spark.catalog.dropTempView("plain_people")
 
 
-@pytest.mark.daily
 def test_index_columns_of_either_collation_keep_promises(people: Postgres) -> None:
     people.run(
         "DROP TABLE IF EXISTS cased",
@@ -185,7 +183,6 @@ def awkward(request: pytest.FixtureRequest, postgres: Postgres, ctx: hr.SessionC
     ctx.spark.conf.set("spark.sql.adaptive.enabled", before)
 
 
-@pytest.mark.daily
 def test_aggregates_in_the_database_are_those_of_spark(awkward: hr.SessionContext) -> None:
     for query in QUERIES:
         found, expected = (awkward.collect(query.format(t=table)) for table in ("awkward", "plain"))
@@ -201,7 +198,6 @@ def _rounded(row: dict[str, Any]) -> dict[str, Any]:
     return {name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()}
 
 
-@pytest.mark.daily
 def test_orders_in_the_database_are_those_of_spark(awkward: hr.SessionContext) -> None:
     for order in TOPS:
         for cut in ("LIMIT 7", "LIMIT 5 OFFSET 8"):
@@ -212,7 +208,6 @@ def test_orders_in_the_database_are_those_of_spark(awkward: hr.SessionContext) -
     assert "EXACT" in explained
 
 
-@pytest.mark.daily("adaptive")
 def test_join_sends_its_keys_to_the_database(awkward: hr.SessionContext, postgres: Postgres) -> None:
     planned: list[Any] = []
 
@@ -233,7 +228,6 @@ def test_join_sends_its_keys_to_the_database(awkward: hr.SessionContext, postgre
     assert all("IN ('" in sql for sql in planned[-1].queries), planned[-1].queries
 
 
-@pytest.mark.daily
 def test_database_keeps_the_promises_of_aggregates_and_orders(postgres: Postgres) -> None:
     postgres.run(*AWKWARD.split(";"))
     columns = "c, x, d"

@@ -53,7 +53,7 @@ def outcome(seen: Seen, way: str, name: str) -> Outcome:
     return found
 
 
-@pytest.mark.daily(every=3)
+@pytest.mark.daily(every=6)
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("way", ["EXECUTORS", "DRIVER"])
 def test_broken_batch_of_a_provider_is_a_named_error_and_the_session_lives(seen: Seen, way: str, name: str) -> None:
@@ -64,7 +64,7 @@ def test_broken_batch_of_a_provider_is_a_named_error_and_the_session_lives(seen:
     assert "column 'c" in found.message
 
 
-@pytest.mark.daily(every=3)
+@pytest.mark.daily(every=6)
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("way", ["sink"])
 def test_broken_batch_of_a_sink_is_a_named_error_and_the_session_lives(seen: Seen, way: str, name: str) -> None:
@@ -79,7 +79,7 @@ def test_broken_batch_of_a_sink_is_a_named_error_and_the_session_lives(seen: See
     assert ("nothing was written" in found.message) == at_once
 
 
-@pytest.mark.daily(every=3)
+@pytest.mark.daily(every=6)
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("way", ["limit"])
 def test_broken_batch_cut_by_a_limit_is_a_named_error_or_what_lies_before_the_damage(

@@ -6,7 +6,7 @@ import pytest
 
 from pushing import findings
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.daily]
 
 
 @pytest.mark.parametrize("action", ["collect", "native", "execute_stream"])

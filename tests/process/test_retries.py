@@ -33,6 +33,7 @@ def test_task_retried_after_it_read_fails_the_query_with_both_errors() -> None:
     assert retried["producer"] == "ScanEndedError"
 
 
+@pytest.mark.daily
 def test_executor_killed_midstream_fails_the_query() -> None:
     found = findings("retried.py", "local-cluster[1,1,1024]")
     kind, message = found["executor killed"]

@@ -13,6 +13,7 @@ from documents import python_blocks
 from places import EXAMPLES
 
 
+@pytest.mark.daily
 def test_readme_first_block_runs_as_a_script(tmp_path: Path) -> None:
     script = tmp_path / "readme.py"
     script.write_text(python_blocks("README.md")[0])

@@ -21,7 +21,7 @@ from places import SCRIPTS
 
 PROMISED_S = 30.0
 LONG_PAUSE_S = 40.0  # longer than a silent peer is borne
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.daily]
 
 
 SCRIPT = [sys.executable, str(SCRIPTS / "silent_peer.py")]

@@ -67,7 +67,7 @@ QUERIES = [
 ]
 
 
-@pytest.mark.daily(every=2)
+@pytest.mark.daily(every=4)
 @pytest.mark.parametrize("query", QUERIES)
 def test_queries_over_columns_as_they_are_answer_as_over_plain_ones(ctx: hr.SessionContext, query: str) -> None:
     found = []

@@ -140,9 +140,7 @@ BY_SUBQUERY = "SELECT count(*), sum(id) FROM {t} WHERE day >= (SELECT max(day) -
 SEMI = "SELECT count(*), min(id) FROM {t} WHERE day IN (SELECT day FROM days WHERE week = 3)"
 
 
-@pytest.mark.daily(
-    "adaptive-join-dataset", "adaptive-subquery-listing", "not adaptive-semi join-listing", "not adaptive-subquery-mem"
-)
+@pytest.mark.daily("adaptive-join-dataset", "not adaptive-subquery-mem")
 @pytest.mark.parametrize("table", ["mem", "dataset", "listing"])
 @pytest.mark.parametrize("query", [STAR, SEMI, BY_SUBQUERY], ids=["join", "semi join", "subquery"])
 def test_join_makes_the_table_skip_partitions(

@@ -108,7 +108,7 @@ def truth(spark: Any) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.daily("adaptive")
+@pytest.mark.daily
 @pytest.mark.usefixtures("adaptive", "asked", "shop")
 def test_joins_pushed_give_the_rows_of_sparks_own(ctx: hr.SessionContext, truth: dict[str, list[str]]) -> None:
     for name, query in {**PUSHED, **AGGREGATED}.items():

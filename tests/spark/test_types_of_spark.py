@@ -102,7 +102,7 @@ def _untitled(value: Any) -> Any:
     return tuple(value) if isinstance(value, Row) else value
 
 
-@pytest.mark.daily("variants")
+@pytest.mark.daily
 @pytest.mark.parametrize("kind", ROWS)
 def test_data_source_columns_of_spark_types_are_those_that_spark_reads(
     ctx: hr.SessionContext, spark: SparkSession, kind: str

@@ -71,7 +71,7 @@ def test_sqlite_value_of_another_type_fails_the_scan(database: sqlite3.Connectio
         table_of(hr.AdbcTable("sqlite", path_of(database), "odd"))
 
 
-@pytest.mark.daily("few")
+@pytest.mark.daily
 @pytest.mark.parametrize("table", ["few", "t"])
 def test_sqlite_keeps_every_promise(database: sqlite3.Connection, table: str) -> None:
     path = filled(database, 24)

@@ -319,6 +319,7 @@ def test_reference_average_of_decimals_rounds_half_up() -> None:
     assert found == Decimal("0.006667")
 
 
+@pytest.mark.daily
 def test_random_tables_of_an_honest_provider_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = Random(11)
     for seed in range(cases(3)):

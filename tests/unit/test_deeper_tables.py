@@ -329,7 +329,7 @@ def test_long_list_of_values_is_compared_quickly_with_many_files() -> None:
     assert keep == [False] * 2000 + [True]
 
 
-@pytest.mark.daily("dataset")
+@pytest.mark.daily
 @pytest.mark.parametrize("kind", ["mem", "dataset", "listing"])
 def test_table_keeps_the_promises_of_aggregates_and_runtime_filters(tmp_path: Path, kind: str) -> None:
     if kind == "mem":

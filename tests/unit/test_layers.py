@@ -88,6 +88,7 @@ def test_parts_together_run_every_case_once(ran: list[str]) -> None:
     ]
 
 
+@pytest.mark.daily
 def test_pattern_that_fits_no_case_is_a_usage_error(ran: list[str]) -> None:
     """Else a case that is renamed would be lost to every day."""
     assert ran[2:] == ["test_renamed.py daily 4", "test_renamed.py rest 4"]

@@ -51,6 +51,7 @@ def test_new_provider_writes_a_package_its_tests_and_a_readme(project: Path) -> 
         assert "$" not in (project / path).read_text().replace("\n$ ", "\n")
 
 
+@pytest.mark.daily
 def test_new_provider_passes_its_own_tests(project: Path) -> None:
     done = run(project, "pytest", "-q", "-p", "no:cacheprovider")
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]

@@ -24,7 +24,7 @@ from producing import wait_until
 if TYPE_CHECKING:
     from postgres import Postgres
 
-pytestmark = pytest.mark.timeout(300)  # the first one may have to install PostgreSQL
+pytestmark = [pytest.mark.timeout(300), pytest.mark.daily]  # the first one may have to install PostgreSQL
 
 EVENTS = """
 DROP TABLE IF EXISTS events;
@@ -98,7 +98,6 @@ def test_types_each_arrive_as_declared(ctx: hr.SessionContext, postgres: Postgre
     assert found[0] == expected
 
 
-@pytest.mark.daily
 def test_types_filters_on_every_column_keep_promises(postgres: Postgres) -> None:
     postgres.run(
         "DROP TABLE IF EXISTS awkward CASCADE",  # that of test_adbc_postgres_pushdown.py

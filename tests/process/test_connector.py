@@ -19,6 +19,7 @@ def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     return compiled_checks(tmp_path_factory.mktemp("checks"))
 
 
+@pytest.mark.daily
 def test_column_vectors_agree_with_sparks_for_every_type(classpath: str) -> None:
     assert "checks passed" in run_check(classpath, "vectors.ArrowColumnsCheck")
 

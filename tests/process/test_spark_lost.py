@@ -34,10 +34,9 @@ def killed(signal: str) -> dict[str, Any]:
 
 
 SIGNALS = pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.daily]
 
 
-@pytest.mark.daily("*-SIGKILL")
 @SIGNALS
 @pytest.mark.parametrize("who", ["collect", "stream"])
 def test_jvm_killed_ends_queries_with_one_named_error(signal: str, who: str) -> None:
@@ -50,7 +49,6 @@ def test_jvm_killed_ends_queries_with_one_named_error(signal: str, who: str) -> 
     assert seconds < SOON_S
 
 
-@pytest.mark.daily("*-SIGKILL")
 @SIGNALS
 @pytest.mark.parametrize("who", ["sink that is read", "sink that is not read"])
 def test_jvm_killed_releases_producers(signal: str, who: str) -> None:
@@ -60,7 +58,6 @@ def test_jvm_killed_releases_producers(signal: str, who: str) -> None:
     assert seconds < SOON_S
 
 
-@pytest.mark.daily("*-SIGKILL")
 @SIGNALS
 @pytest.mark.parametrize("method", ["sql", "register", "names"])
 def test_jvm_killed_is_what_methods_say_afterwards(signal: str, method: str) -> None:
@@ -69,7 +66,6 @@ def test_jvm_killed_is_what_methods_say_afterwards(signal: str, method: str) -> 
     assert "make a new one" in text
 
 
-@pytest.mark.daily("SIGKILL")
 @SIGNALS
 def test_jvm_killed_close_ends_and_leaves_nothing(signal: str) -> None:
     found = killed(signal)
@@ -78,14 +74,12 @@ def test_jvm_killed_close_ends_and_leaves_nothing(signal: str) -> None:
     assert found["directories"] == []
 
 
-@pytest.mark.daily("SIGKILL")
 @SIGNALS
 def test_jvm_killed_another_context_can_be_started(signal: str) -> None:
     assert killed(signal)["active"] is False
     assert killed(signal)["again"] == [{"one": 1}]
 
 
-@pytest.mark.daily
 def test_spark_stopped_is_one_plain_error_of_every_method() -> None:
     found = findings("spark_stopped.py", timeout_s=280)
     assert {tuple(seen) for seen in found["methods"].values()} == {
@@ -95,7 +89,6 @@ def test_spark_stopped_is_one_plain_error_of_every_method() -> None:
     assert found["attach"][0] == "HeadraceError"
 
 
-@pytest.mark.daily
 def test_spark_stopped_releases_producers() -> None:
     kind, text = findings("spark_stopped.py", timeout_s=280)["write"]
     assert kind == "ScanEndedError"

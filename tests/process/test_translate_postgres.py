@@ -19,7 +19,7 @@ from random_predicates import POOLS, SCHEMA, one_batch, random_predicate, random
 if TYPE_CHECKING:
     from postgres import Postgres
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.daily]
 
 TYPES = {
     "i": "integer", "l": "bigint", "f": "real", "d": "double precision", "e": "double precision",

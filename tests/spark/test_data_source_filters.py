@@ -85,7 +85,7 @@ def _classes_travel() -> Iterator[None]:
     pyspark.cloudpickle.unregister_pickle_by_value(module)
 
 
-@pytest.mark.daily("id > 255 AND*")
+@pytest.mark.daily
 @pytest.mark.parametrize(
     "condition",
     [

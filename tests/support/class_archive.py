@@ -14,7 +14,8 @@ from typing import Any
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 # Short queries gain nothing from the optimising compiler, which takes more processor time than they do, nor from a
 # collector that works beside the program.
-_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+# One compiler alone would get a fifth of the usual room for code, and a JVM that has none left ends.
+_QUICK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseParallelGC"
 # The JVM reports about archives on its standard output, which belongs to the programs under test.
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 

@@ -97,6 +97,7 @@ def test_endless_table_is_read_up_to_max_rows_and_noted() -> None:
     assert {note.promise for note in notes} == {Promise.EXECUTE, Promise.FILTERS, Promise.LIMIT}
 
 
+@pytest.mark.daily
 def test_table_cut_short_still_shows_rows_that_do_not_match() -> None:
     report = check_provider(bad.with_some_columns(bad.ExactKeepsNulls)(), max_rows=12)
     assert report.outcome(Promise.FILTERS) == "broken"
@@ -190,6 +191,7 @@ def test_report_of_a_broken_provider_reads_well_and_raises() -> None:
     check_provider(hr.MemTable(NUMBERED), samples=1).raise_if_failed()
 
 
+@pytest.mark.daily
 def test_many_errors_of_one_kind_are_counted_not_listed() -> None:
     report = check_provider(bad.with_some_columns(bad.ExactKeepsNulls)())
     assert len(report.about(Promise.FILTERS).of(Severity.ERROR)) == 5
@@ -252,6 +254,7 @@ def test_testing_kit_does_not_load_pyspark() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+@pytest.mark.daily
 def test_documented_code_runs_and_finds_what_it_says(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     document = (ROOT / "docs" / "howto" / "testing.md").read_text()
     namespace: dict[str, Any] = {"__name__": "testing_md"}

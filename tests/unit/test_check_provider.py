@@ -120,6 +120,7 @@ def test_bad_provider_is_caught_with_its_promise_and_message(
     assert {finding.promise for finding in errors(report)} == {promise}, str(report)
 
 
+@pytest.mark.daily
 def test_hand_written_provider_with_filters_keys_order_and_limit_passes() -> None:
     report = check_provider(bad.HonestTable(), samples=cases(3))
     assert report.ok, str(report)
@@ -163,7 +164,7 @@ def test_ready_made_table_keeps_its_promises(kind: str) -> None:
     assert len(warnings) == (kind == "no streams"), warnings  # a table without partitions is one without rows
 
 
-@pytest.mark.daily("0")
+@pytest.mark.daily
 @pytest.mark.parametrize("group", [0, 1, 2])
 def test_awkward_types_are_read_filtered_and_pruned(group: int) -> None:
     point = pa.struct([("x", pa.int32()), ("inner", pa.struct([("k", pa.string()), ("l", pa.float32())]))])

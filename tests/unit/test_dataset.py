@@ -257,6 +257,7 @@ def test_dataset_that_is_no_table_is_refused(tmp_path: Path) -> None:
         hr.DatasetTable(tmp_path)
 
 
+@pytest.mark.daily
 def test_dataset_keeps_every_promise(tmp_path: Path) -> None:
     awkward = pa.table(
         {

@@ -70,6 +70,7 @@ def test_new_provider_tests_fail_where_a_promise_is_broken(project: Path, tmp_pa
     assert "test_promise[filters]" in done.stdout
 
 
+@pytest.mark.daily
 def test_new_provider_is_found_by_the_command_that_its_readme_shows(project: Path) -> None:
     done = run(project / "src", "headrace", "check", "my_events:MyEvents", "--samples", "1")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -184,6 +184,7 @@ def test_limit_fetches_no_page_too_many_and_no_row_too_many(service: Service) ->
     assert service.asked == []
 
 
+@pytest.mark.daily
 def test_filters_become_parameters_and_keep_their_promises() -> None:
     with serving(23) as service:
         table = paged(service, filters=FILTERS, paging=hr.ByPage(rows=8))

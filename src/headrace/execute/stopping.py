@@ -50,8 +50,8 @@ class StopFlag:
         """Stop the stream. Idempotent. May take as long as the source's own ``interrupt`` does, or as an import that
         user code is in; never raises."""
         with self._leaving:
+            self.reason = self.reason or reason  # first: who sees the request asks for its reason, without the lock
             already, self.requested = self.requested, True
-            self.reason = self.reason or reason
             interrupt_source = self._interrupt_source
         if already:
             return

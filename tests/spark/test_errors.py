@@ -387,7 +387,7 @@ def test_worker_of_another_python_version_says_so_before_it_reads_the_plan(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ctx.register_table("t", FunctionTable(ten_rows))
-    monkeypatch.setattr("headrace.worker.task.PYTHON_VERSION", "3.99")  # of the driver: workers are other processes
+    monkeypatch.setattr("headrace.worker.payload.PYTHON_VERSION", "3.99")  # of the driver: workers are other processes
     with pytest.raises(hr.TransportError, match=r"PYTHON_VERSION_MISMATCH.*than that in driver: 3\.99"):
         ctx.collect("SELECT a FROM t")
     monkeypatch.undo()

@@ -50,6 +50,11 @@ class ScanTask:
         """Who is blamed for an error while a partition is read."""
         return self.live.failure_place if self.live is not None else f"{self.plan_name}.{method}"
 
+    @property
+    def verified(self) -> frozenset[str]:
+        """The columns that promises are about which are to be verified."""
+        return frozenset() if self.promises is None else frozenset(self.promises.schema.names)
+
     def wire_schema(self) -> pa.Schema:
         return wire_schema(self.request_schema)
 
@@ -73,7 +78,8 @@ class PartitionStream:
         *,
         as_they_are: bool = False,
     ) -> None:
-        self.schema = task.wire_schema()
+        way = _way(task)
+        self.schema = way.schema
         self.task = task
         self.partition = partition
         self.source: Any = source
@@ -81,9 +87,9 @@ class PartitionStream:
         stop.watch(source)
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._remaining = task.limit
-        self._select = _selector(task.plan_schema, task.request_schema, self.schema)
-        self._nulls = NullCheck(self.schema)
-        self._buffers = DamageCheck(task.plan_schema, read=self._read_here())
+        self._select = way.select
+        self._nulls = way.nulls
+        self._buffers = way.buffers
         kept = as_they_are and task.promises is None  # what is verified is read here
         self._as_they_are = ColumnsAsTheyAre(task.plan_schema, self.schema if kept else pa.schema([]))
         self._promises = self._promise_check(task.promises) if task.promises is not None else None
@@ -165,13 +171,6 @@ class PartitionStream:
             partition=self.partition,
         )
 
-    def _read_here(self) -> set[str]:
-        """The columns whose values this process reads: to convert them, or to find nulls inside of them."""
-        planned = self.task.plan_schema
-        converted = {field.name for field in self.schema if planned.field(field.name).type != field.type}
-        verified = set() if self.task.promises is None else set(self.task.promises.schema.names)
-        return converted | verified | self._nulls.reads
-
     def _check_buffers(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Raises for a broken batch; returns the columns that nobody reads here, because they are sent as they are."""
         kept = self._as_they_are.of(batch)
@@ -206,6 +205,48 @@ class PartitionStream:
 
 
 Select = Callable[[pa.RecordBatch, dict[str, pa.Array]], pa.RecordBatch]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How batches of a plan become those of the wire, and what is checked on the way. Any number of threads."""
+
+    planned: pa.Schema
+    requested: pa.Schema
+    verified: frozenset[str]
+    schema: pa.Schema
+    select: Select
+    nulls: NullCheck
+    buffers: DamageCheck
+
+    @classmethod
+    def of(cls, task: ScanTask) -> _Way:
+        planned, requested, schema = task.plan_schema, task.request_schema, task.wire_schema()
+        nulls = NullCheck(schema)
+        # The columns whose values this process reads: to convert them, to verify them, or to find nulls inside of them.
+        converted = {field.name for field in schema if planned.field(field.name).type != field.type}
+        buffers = DamageCheck(planned, read=converted | task.verified | nulls.reads)
+        select = _selector(planned, requested, schema)
+        return cls(planned, requested, task.verified, schema, select, nulls, buffers)
+
+    def serves(self, task: ScanTask) -> bool:
+        return (
+            self.verified == task.verified
+            and self.planned.equals(task.plan_schema, check_metadata=True)
+            and self.requested.equals(task.request_schema, check_metadata=True)
+        )
+
+
+_last_way: _Way | None = None
+
+
+def _way(task: ScanTask) -> _Way:
+    """That of the last partition, if it was of such a scan: to find one takes longer than to send a row."""
+    global _last_way
+    known = _last_way
+    if known is None or not known.serves(task):
+        _last_way = known = _Way.of(task)
+    return known
 
 
 def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Select:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -40,6 +39,7 @@ class StopFlag:
         self._interrupt = interrupt
         self._interrupt_source: Callable[..., object] | None = None
         self._leaving = threading.Lock()
+        self._user_code = _UserCode(self)
 
     def watch(self, source: Any) -> None:
         """``source`` is what the user's code returned to be iterated over; None once it is to be closed."""
@@ -69,20 +69,34 @@ class StopFlag:
         if self.requested:
             raise StopRequested
 
-    @contextlib.contextmanager
-    def user_code(self) -> Iterator[None]:
+    def user_code(self) -> _UserCode:
         """Surrounds calls into user code. Raises StopRequested if a stop was asked for before or meanwhile."""
-        self.inside = True
-        try:
-            self.check()
-            yield
-        finally:
-            with self._leaving:
-                self.inside = False
+        return self._user_code
+
+    def leave(self) -> None:
+        """User code runs no more; whoever stops it has to know that."""
+        with self._leaving:
+            self.inside = False
 
     def _left_or_interrupted(self) -> bool:
         with self._leaving:
             return not self.inside or self._interrupt()
+
+
+class _UserCode:
+    """No generator of ``contextlib``: it surrounds each step of a source, for each partition several times."""
+
+    def __init__(self, flag: StopFlag) -> None:
+        self._flag = flag
+
+    def __enter__(self) -> None:
+        self._flag.inside = True
+        if self._flag.requested:
+            self._flag.leave()
+            raise StopRequested
+
+    def __exit__(self, *_: object) -> None:
+        self._flag.leave()
 
 
 def is_importing(frame: FrameType | None) -> bool:

@@ -27,11 +27,11 @@ from headrace.spark.connect_failures import headrace_errors
 from headrace.spark.connect_query import ConnectQuery
 from headrace.spark.explain import Explanation
 from headrace.spark.planner import Planner
-from headrace.spark.planner_process import table_payload
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import PLANNER_VERSION
 from headrace.transport.reaching import address_towards, listens
+from headrace.worker.payload import payload_of
 
 _installed: dict[str, str] = {}
 _installing = threading.Lock()
@@ -93,7 +93,7 @@ class ConnectSpark:
     def add_table(self, table: RegisteredTable) -> None:
         """A planner in this process reads the registry itself; one beside the server is sent the pickled table."""
         if self.planner is None:
-            pickled = self.spark.client.cache_artifact(table_payload(pickled_table(table)))
+            pickled = self.spark.client.cache_artifact(payload_of(pickled_table(table)))
             self.drop_table(table.name)
             with headrace_errors():
                 self.spark.sql(

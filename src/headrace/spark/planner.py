@@ -27,7 +27,7 @@ from headrace.spark.offers import take_offers
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.inbox import ResultInbox
-from headrace.worker.task import payload_of
+from headrace.worker.payload import payload_of
 
 
 class Planner:

@@ -18,7 +18,7 @@ from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import PLANNER_VERSION
-from headrace.worker.task import PYTHON_VERSION, payload_of
+from headrace.worker.payload import PYTHON_VERSION, opened
 
 
 class ServerPlanner(Planner):
@@ -37,22 +37,17 @@ class ServerPlanner(Planner):
         return {"left": len(self._registry.names())}
 
 
-def table_payload(pickled_table: bytes) -> bytes:
-    """What the process is sent for a table, made by the client: first what tells whether the rest can be read."""
-    return payload_of(pickled_table)
-
-
 def unpickled_table(payload: bytes) -> RegisteredTable:
     """Raises PlanError where the client's Python is another one; or what the classes of the provider raise."""
-    python, path, pickled = pickle.loads(payload)
-    if python != PYTHON_VERSION:
-        raise PlanError(
-            f"the provider was pickled by Python {python}, and the server plans with {PYTHON_VERSION} "
-            f"({sys.executable}); both must be of one minor version"
-        )
-    sys.path += [entry for entry in path if entry not in sys.path]
-    table: RegisteredTable = pickle.loads(pickled)
+    table: RegisteredTable = pickle.loads(opened(payload, _mismatch))
     return table
+
+
+def _mismatch(client: str) -> PlanError:
+    return PlanError(
+        f"the provider was pickled by Python {client}, and the server plans with {PYTHON_VERSION} "
+        f"({sys.executable}); both must be of one minor version"
+    )
 
 
 def main() -> None:

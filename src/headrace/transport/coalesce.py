@@ -42,7 +42,11 @@ class CoalescingWriter:
         """Raises OSError when the reader is gone."""
         large = batch.num_rows >= LARGE_ROWS or is_at_least(batch, _LARGE_BYTES)
         if large or time.monotonic() - self._last_sent > _BUSY_SECONDS:
-            self._send_queued([batch])
+            if self._sender is None:  # nothing is queued, and no other thread writes
+                self._writer.batch(batch)
+                self._last_sent = time.monotonic()
+            else:
+                self._send_queued([batch])
             return
         with self._changed:
             self._changed.wait_for(self._has_room)
@@ -57,24 +61,27 @@ class CoalescingWriter:
 
     def finish(self) -> None:
         """Send what is queued and end the sender thread. Raises OSError when the reader is gone. Idempotent."""
+        if self._sender is None:  # only ``send`` starts it, right after it has queued something
+            self._raise_error()
+            return
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        if self._sender is not None:
-            self._sender.join()
-            self._sender = None
+        self._sender.join()
+        self._sender = None
         self._raise_error()
         self._send_queued([])
 
     def abort(self) -> None:
         """Drop what is queued and end the sender thread; for a stream that nobody reads any more. Idempotent."""
+        if self._sender is None:
+            return
         with self._changed:
             self._queue = []
             self._closing = True
             self._changed.notify_all()
-        if self._sender is not None:
-            self._sender.join()
-            self._sender = None
+        self._sender.join()
+        self._sender = None
 
     def _has_room(self) -> bool:
         return self._error is not None or (self._rows < MERGED_ROWS and self._bytes < MERGED_BYTES)

@@ -10,7 +10,7 @@ import enum
 import hmac
 import struct
 
-PROTOCOL_VERSION = 3  # of frames, handshakes and worker requests
+PROTOCOL_VERSION = 4  # of frames, handshakes and worker requests
 PLANNER_VERSION = 1  # of what the driver's JVM asks while planning, over Py4J or in QUESTION frames
 
 
@@ -48,7 +48,6 @@ RECEIPT = b"\x01"  # inbox to task: all of your partition has arrived
 ALIVE = b"\x00"  # inbox to task, over a network: I cannot take more yet, but I am here
 ALIVE_SECONDS = 5  # how often that is said
 SILENCE_SECONDS = 25  # a task that can send nothing and hears nothing for so long gives up
-DONE = b"\x01"  # JVM to worker: I have read your last frame
 STOP = b"\x02"  # JVM to worker: stop early
 
 # The endpoint: it sends a challenge, the executor answers with a claim, the endpoint with a proof of its own
@@ -63,7 +62,7 @@ NO_EXECUTION = -1
 HANDSHAKE_SECONDS = 5  # for all of it, as the endpoint counts
 CONNECT_SECONDS = 10  # to connect, and again until the challenge has come, as the executor counts
 
-# A worker: the JVM sends a request, then one byte, DONE or STOP
+# A worker: the JVM sends a request, and STOP if it needs no more
 
 TASK_MAGIC = b"HDRT"
 REQUEST = struct.Struct("<4sIQIII")  # magic, version, nonce, partition, lengths of facts and task, which follow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -17,11 +18,12 @@ def known(facts: bytes) -> Iterator[None]:
     context_class: Any = TaskContext
     context_class._setTaskContext(None)
     if facts:
-        told = json.loads(facts)
+        own, _, of_stage = facts.partition(b"\n")
+        told = json.loads(own)
         context: Any = context_class._getOrCreate()
         context._stageId, context._partitionId = told["stage"], told["partition"]
         context._attemptNumber, context._taskAttemptId = told["attempt"], told["task_attempt"]
-        context._cpus, context._localProperties = told["cpus"], told["properties"]
+        context._cpus, context._localProperties = told["cpus"], dict(_properties(of_stage))
         context._resources = {
             name: ResourceInformation(name, addresses) for name, addresses in told["resources"].items()
         }
@@ -31,3 +33,9 @@ def known(facts: bytes) -> Iterator[None]:
         yield
     finally:
         context_class._setTaskContext(None)
+
+
+@functools.lru_cache(maxsize=1)  # all tasks of a stage have the same, every setting of the session among them
+def _properties(written: bytes) -> dict[str, str]:
+    properties: dict[str, str] = json.loads(written)
+    return properties

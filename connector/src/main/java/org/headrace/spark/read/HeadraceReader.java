@@ -48,6 +48,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private final BufferAllocator allocator;
   private final PartitionConnection connection;
   private final FrameInput frames;
+  private final KnownSchema known;
   private SentColumns columns;
   private ColumnarBatch current;
   private long rows;
@@ -56,9 +57,10 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private boolean closed;
   private volatile String taskError;
 
-  HeadraceReader(PartitionOrigin origin, int partition, StructType schema) {
+  HeadraceReader(PartitionOrigin origin, int partition, StructType schema, KnownSchema known) {
     this.place = origin.place(partition);
     this.schema = schema;
+    this.known = known;
     try {
       this.connection = origin.open(partition);
     } catch (IOException e) {
@@ -169,9 +171,14 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       columns = null;
     }
     try {
-      Schema sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
-      if (!SentColumns.areReadAs(sent.getFields(), schema)) {
-        throw damaged("the columns " + sent.getFields() + " where " + schema.catalogString() + " were planned", null);
+      Schema sent = known.of(message);
+      if (sent == null) {
+        ByteBuffer metadata = withoutPrefix(message.duplicate());
+        sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(metadata));
+        if (!SentColumns.areReadAs(sent.getFields(), schema)) {
+          throw damaged("the columns " + sent.getFields() + " where " + schema.catalogString() + " were planned", null);
+        }
+        known.keep(message, sent);
       }
       columns = new SentColumns(sent, schema, allocator);
     } catch (Exception e) { // Arrow, flatbuffers and Spark throw whatever a broken message makes them throw

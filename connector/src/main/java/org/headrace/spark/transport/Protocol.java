@@ -14,7 +14,7 @@ import javax.crypto.spec.SecretKeySpec;
  * connector/protocol/golden.json: the numbers by their names, the messages byte by byte.
  */
 public final class Protocol {
-  public static final int PROTOCOL_VERSION = 3;
+  public static final int PROTOCOL_VERSION = 4;
   public static final int PLANNER_VERSION = 1;
 
   public static final int SCHEMA = 1;
@@ -39,7 +39,6 @@ public final class Protocol {
   public static final byte ALIVE = 0;
   public static final int ALIVE_SECONDS = 5;
   public static final int SILENCE_SECONDS = 25;
-  public static final byte DONE = 1;
   public static final byte STOP = 2;
 
   public static final int MAGIC = 0x43524448; // "HDRC"

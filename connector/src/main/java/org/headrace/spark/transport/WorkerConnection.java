@@ -2,7 +2,6 @@ package org.headrace.spark.transport;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
-import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
@@ -16,14 +15,13 @@ import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
 import scala.Option;
 import scala.Tuple2;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * A partition produced by one of Spark's Python workers; executor JVM.
  *
- * <p>After the request the JVM writes exactly one more byte: DONE when the stream was read to its end, STOP
- * otherwise. A stopped worker closes the user's generator, ends its stream and goes back to the pool like any other;
- * one that does not manage that in time is killed. So is one that sent anything but the answer to its request: code of
+ * <p>After the request the JVM writes nothing more, or STOP where it does not read the stream to its end. A stopped
+ * worker closes the user's generator, ends its stream and goes back to the pool like any other; one that does not
+ * manage that in time is killed. So is one that sent anything but the answer to its request: code of
  * the user's can write to the connection, and what one task left behind must not be read by another.
  */
 final class WorkerConnection implements PartitionConnection {
@@ -64,12 +62,10 @@ final class WorkerConnection implements PartitionConnection {
     this.frames = new FrameInput(place, worker.channel(), worker.selector(), worker.selectionKey(), nonce);
   }
 
-  static WorkerConnection open(Place place, String python, Map<String, String> env, byte[] task)
-      throws IOException {
-    scala.collection.immutable.Map<String, String> scalaEnv =
-        scala.collection.immutable.Map.from(CollectionConverters.asScala(env));
+  static WorkerConnection open(
+      Place place, String python, scala.collection.immutable.Map<String, String> env, byte[] task) throws IOException {
     long nonce = ThreadLocalRandom.current().nextLong();
-    WorkerConnection connection = quietWorker(place, python, scalaEnv, nonce);
+    WorkerConnection connection = quietWorker(place, python, env, nonce);
     boolean asked = false;
     try {
       connection.frames.writeRequest(Protocol.request(nonce, place.partition(), TaskFacts.json(), task));
@@ -115,16 +111,17 @@ final class WorkerConnection implements PartitionConnection {
     if (gone) {
       return;
     }
+    boolean reusable = false;
     try {
-      if (frames.isReusable()) {
-        frames.write(ByteBuffer.wrap(new byte[] {Protocol.DONE}));
-        release();
-        return;
-      }
+      reusable = frames.isReusable();
     } catch (IOException e) {
       // It died after its last frame. All rows have come, so that is no reason to fail.
     }
-    destroy();
+    if (reusable) {
+      release();
+    } else {
+      destroy();
+    }
   }
 
   @Override

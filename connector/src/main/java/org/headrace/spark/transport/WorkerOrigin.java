@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.SparkFiles;
 import org.headrace.spark.Versions;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** EXECUTORS placement: a pickled plan that runs in Spark's own Python workers. */
 final class WorkerOrigin extends PartitionOrigin {
@@ -17,6 +18,7 @@ final class WorkerOrigin extends PartitionOrigin {
   private final String archive;
   private final byte[] pickledTask;
   private final String sessionOfLogs; // null where what workers log is not kept
+  private transient volatile scala.collection.immutable.Map<String, String> environment; // of workers, in this JVM
 
   private WorkerOrigin(String table, String python, String archive, byte[] pickledTask) {
     super(table);
@@ -44,15 +46,22 @@ final class WorkerOrigin extends PartitionOrigin {
 
   @Override
   public PartitionConnection open(int partition) throws IOException {
-    String path = new File(SparkFiles.getRootDirectory(), archive).getAbsolutePath();
-    // The same map every time: it is the key of Spark's worker pool.
+    scala.collection.immutable.Map<String, String> env = environment;
+    if (env == null) {
+      environment = env = environment();
+    }
+    return WorkerConnection.open(place(partition), python, env, pickledTask);
+  }
+
+  /** The same every time: it is the key of Spark's worker pool. */
+  private scala.collection.immutable.Map<String, String> environment() {
     Map<String, String> env = new HashMap<>();
     env.put("SPARK_REUSE_WORKER", "1");
-    env.put("PYTHONPATH", path);
+    env.put("PYTHONPATH", new File(SparkFiles.getRootDirectory(), archive).getAbsolutePath());
     env.put("PYTHONHASHSEED", "0");
     if (sessionOfLogs != null) {
       env.put("PYSPARK_SPARK_SESSION_UUID", sessionOfLogs); // Spark then looks for log lines in a worker's output
     }
-    return WorkerConnection.open(place(partition), python, env, pickledTask);
+    return scala.collection.immutable.Map.from(CollectionConverters.asScala(env));
   }
 }

@@ -30,6 +30,15 @@ from recording import inexact, table_of
 pytestmark = pytest.mark.timeout(200)
 
 DOCUMENTED = "sc://spark.example.com:15002"
+COUNTING_MODULE = """
+import pyarrow as pa
+
+CALLS = []
+
+def counted(partition):
+    CALLS.append(partition)
+    yield pa.record_batch({"a": pa.array([len(CALLS)], pa.int64())})
+"""
 PLACEMENTS = pytest.mark.parametrize("placement", BOTH_PLACEMENTS, ids=lambda placement: placement.name)
 
 
@@ -73,6 +82,23 @@ def test_connect_session_reads_every_partition_of_a_live_provider(
     ctx.register_table("t", FunctionTable(ten_rows, partitions=3, placement=placement))
     assert [row.a for row in ctx.spark.sql("SELECT a FROM t ORDER BY a").collect()] == list(range(30))
     assert ctx.collect("SELECT sum(a) AS s FROM t").to_pylist() == [{"s": 435}]
+
+
+@pytest.mark.parametrize("on_another_host", [False, True], ids=["server on this machine", "server elsewhere"])
+def test_connect_session_modules_travel_only_where_the_server_cannot_import_them(
+    spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_another_host: bool
+) -> None:
+    """What is imported stays in a worker with all it has learnt; what travels is made anew for every task."""
+    name = f"module_of_{'this' if on_another_host else 'that'}_test"
+    (tmp_path / f"{name}.py").write_text(COUNTING_MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    counted = importlib.import_module(name).counted
+    if on_another_host:
+        hides_the_unix_socket(monkeypatch)
+    with hr.SessionContext(spark) as ctx:
+        ctx.register_table("t", FunctionTable(counted, partitions=8, placement=hr.Placement.EXECUTORS))
+        most = ctx.collect("SELECT max(a) AS most FROM t")["most"].to_pylist()[0]
+    assert most == 1 if on_another_host else most > 1
 
 
 def test_connect_session_negotiates_with_the_provider_in_this_process(ctx: hr.SessionContext) -> None:

@@ -64,7 +64,7 @@ class ConnectSpark:
             else:
                 self.endpoint = _endpoint(spark)
                 self.planner = Planner(registry, self.endpoint, python="", archive=archive, by_value=True)
-                options["planner"] = spark.client.cache_artifact(_address(self.endpoint, self.planner))
+                options["planner"] = spark.client.cache_artifact(self._address(self.endpoint, self.planner))
             self._settings = {f"spark.sql.catalog.{catalog}": CATALOG_CLASS}
             self._settings |= {f"spark.sql.catalog.{catalog}.{key}": value for key, value in options.items()}
             for key, value in self._settings.items():
@@ -76,6 +76,19 @@ class ConnectSpark:
             self.leave()
             self.close()
             raise
+
+    def _address(self, endpoint: Endpoint, planner: Planner) -> bytes:
+        """What the server needs to ask this planner; the secret is in it.
+
+        A server that proves to be on this machine, with all of its tasks, can import what this process can.
+        """
+        one_machine = launch.is_one_machine(str(self.spark.conf.get("spark.master", "")))
+
+        def from_here() -> None:
+            planner.by_value = not one_machine
+
+        ticket = endpoint.offer(PlanningConnection.opener(planner.call, from_here), 1, receives=True)
+        return json.dumps({**endpoint.address(ticket), "planner_version": PLANNER_VERSION}).encode()
 
     def where(self) -> str:
         return "a stopped Spark" if self.spark.is_stopped else f"Spark Connect at {self.spark.client.host}"
@@ -146,12 +159,6 @@ class ConnectSpark:
             self.planner.close()
         if self.endpoint is not None:
             self.endpoint.close()
-
-
-def _address(endpoint: Endpoint, planner: Planner) -> bytes:
-    """What the server needs to ask this planner; the secret is in it."""
-    ticket = endpoint.offer(PlanningConnection.opener(planner.call), 1, receives=True)
-    return json.dumps({**endpoint.address(ticket), "planner_version": PLANNER_VERSION}).encode()
 
 
 def _brought_along(spark: Any) -> str:

@@ -104,10 +104,15 @@ def _prepared(spark: SparkSession, *, owned: bool) -> Launched:
     if application not in _installed:
         _add_jar(spark)
         _installed[application] = _add_archive(context)
-    one_machine = master.startswith("local")
+    one_machine = is_one_machine(master)
     python = os.environ.get("PYSPARK_PYTHON") or (sys.executable if one_machine else context.pythonExec)
     in_process = one_machine and not master.startswith("local-cluster")
     return Launched(spark, owned, python, _installed[application], one_machine, in_process)
+
+
+def is_one_machine(master: str) -> bool:
+    """Whether all tasks run where the driver runs."""
+    return master.startswith("local")
 
 
 def connector_jar() -> str:

@@ -39,7 +39,8 @@ class Planner:
         self._endpoint = endpoint
         self._python = python
         self._archive = archive
-        self._by_value = by_value
+        self.by_value = by_value
+        """Whether modules that are not installed travel with the plans: executors could not import them."""
         self._lock = threading.Lock()
         self._scans: dict[str, Negotiation] = {}
         self._tickets: dict[str, list[bytes]] = {}
@@ -135,7 +136,7 @@ class Planner:
                 self._tickets.setdefault(scan.id, []).append(ticket)
             answer["endpoint"] = self._endpoint.address(ticket)
         else:
-            payload = payload_of(pickled_task(task, by_value=self._by_value))
+            payload = payload_of(pickled_task(task, by_value=self.by_value))
             answer["worker"] = {
                 "python": self._python,
                 "archive": self._archive,

@@ -17,16 +17,23 @@ Call = Callable[[str, str], str]
 class PlanningConnection:
     """A PartitionServer that answers questions, one after the other, until the JVM goes."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: Call, from_here: Callable[[], None] = lambda: None) -> None:
         self._call = call
+        self._from_here = from_here
 
     @classmethod
-    def opener(cls, call: Call) -> Callable[[Claim], PlanningConnection]:
-        """For ``Endpoint.offer``, with one partition that receives."""
-        return lambda _claim: cls(call)
+    def opener(cls, call: Call, from_here: Callable[[], None] = lambda: None) -> Callable[[Claim], PlanningConnection]:
+        """For ``Endpoint.offer``, with one partition that receives.
+
+        ``from_here`` is called, before the first question is answered, where the JVM runs on this machine: it came over
+        the Unix socket, which no other machine has, and which only this user can open.
+        """
+        return lambda _claim: cls(call, from_here)
 
     def serve(self, sock: socket.socket, nonce: int) -> None:
         """Raises OSError or TransportError where the connection breaks, or what comes is no question."""
+        if sock.family == socket.AF_UNIX:
+            self._from_here()
         while (frame := read_frame(sock, nonce)) is not None:
             answer = self._call(*read_question(frame)).encode()
             if len(answer) > MAX_SECOND_BYTES:

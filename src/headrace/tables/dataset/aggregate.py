@@ -84,7 +84,7 @@ def _with_footers(pieces: Sequence[Piece]) -> Iterator[ds.ParquetFileFragment]:
 
     def opened(piece: Piece) -> ds.ParquetFileFragment:
         try:
-            fragment = piece.fragment()
+            fragment = piece.fragment(with_keys=False)
             fragment.ensure_complete_metadata()
             return fragment
         except (OSError, pa.ArrowException) as error:
@@ -110,6 +110,7 @@ class _Told:
         self.extremes: dict[str, tuple[Any, Any]] = dict.fromkeys(columns, (None, None))
         self._ranged = ranged_columns(aggregation)
         self._types = {name: schema.field(name).type for name in columns}
+        self._positions: tuple[Any, pa.Schema, dict[str, int | None]] | None = None
 
     def add(self, fragment: ds.ParquetFileFragment, keys: dict[str, Any]) -> bool:
         """Whether this file's footer leaves nothing open; of one that does, nothing is added."""
@@ -118,6 +119,7 @@ class _Told:
         rows = sum(group.num_rows for group in groups)
         if not rows:  # then the partition's value is no row's
             return True
+        positions = self._positions_in(metadata, fragment.physical_schema)
         nulls: dict[str, int] = {}
         extremes: dict[str, tuple[Any, Any]] = {}
         for name, type_ in self._types.items():
@@ -125,7 +127,7 @@ class _Told:
                 value = keys[name]
                 nulls[name], extremes[name] = (rows if value is None else 0), (value, value)
                 continue
-            at = _position(metadata, fragment.physical_schema, name, type_)
+            at = positions[name]
             if at is None:
                 return False
             columns = [group.column(at).statistics for group in groups if group.num_rows]
@@ -143,6 +145,15 @@ class _Told:
         for name, (low, high) in extremes.items():
             self.extremes[name] = _wider(self.extremes[name], low, high)
         return True
+
+    def _positions_in(self, metadata: Any, physical: pa.Schema) -> dict[str, int | None]:
+        """As ``_position`` tells them: most files store the same columns as the one before."""
+        stored = metadata.schema
+        last = self._positions
+        if last is None or not (stored.equals(last[0]) and physical.equals(last[1])):
+            found = {name: _position(metadata, physical, name, type_) for name, type_ in self._types.items()}
+            self._positions = last = stored, physical, found
+        return last[2]
 
 
 def _wider(known: tuple[Any, Any], low: Any, high: Any) -> tuple[Any, Any]:

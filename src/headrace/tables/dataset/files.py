@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -101,7 +102,7 @@ def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:
 
     formats: list[Any] = []
     filesystems: list[Any] = []
-    partitions: dict[str, tuple[Any, dict[str, Any]]] = {}
+    partitions: dict[str, tuple[bytes, dict[str, Any]]] = {}
     files = []
     for fragment in fragments:
         if in_memory(fragment):
@@ -114,7 +115,7 @@ def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:
         name = identity(fragment)
         if name[1] not in partitions:
             expression = fragment.partition_expression
-            partitions[name[1]] = expression, ds.get_partition_keys(expression)
+            partitions[name[1]] = pickle.dumps(expression), ds.get_partition_keys(expression)
         partition, keys = partitions[name[1]]
         piece = Piece(
             fragment.path,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,14 +26,14 @@ _FORMATS_WITH_VIEWS = ("parquet", "arrow", "feather")
 class Piece:
     """A file, or the row groups of a Parquet file whose middle lies in ``span`` (a range of bytes).
 
-    ``partition`` is an expression that holds for all of its rows, ``keys`` the columns that it sets. Plain data:
-    nothing is open.
+    ``partition`` is an expression that holds for all of its rows, pickled: every task gets the pieces of all, and opens
+    its own. ``keys`` are the columns that it sets. Plain data: nothing is open.
     """
 
     path: str
     format: Any
     filesystem: Any
-    partition: Any
+    partition: bytes
     row_groups: tuple[int, ...] | None = None
     size: int = 0
     span: tuple[int, int] | None = None
@@ -42,11 +43,15 @@ class Piece:
     def bytes_to_read(self) -> int:
         return self.size if self.span is None else self.span[1] - self.span[0]
 
-    def fragment(self) -> ds.Fragment:
-        """The piece for pyarrow to scan. Opens the file if only some of its row groups are wanted."""
+    def fragment(self, *, with_keys: bool = True) -> ds.Fragment:
+        """The piece for pyarrow to scan. Opens the file if only some of its row groups are wanted.
+
+        Without its keys it has the file's own columns only.
+        """
+        partition = pickle.loads(self.partition) if with_keys else None
         chosen = {} if self.row_groups is None else {"row_groups": list(self.row_groups)}
         known = {"file_size": self.size} if self.size else {}
-        found = self.format.make_fragment(self.path, self.filesystem, self.partition, **chosen, **known)
+        found = self.format.make_fragment(self.path, self.filesystem, partition, **chosen, **known)
         if self.span is None:
             return found
         wanted = row_groups_in(found.metadata, self.span, self.size)

@@ -203,8 +203,13 @@ final class BatchCheck {
 
   private static void checkViews(
       Field field, String path, ArrowFieldNode node, ArrowBuf validity, ArrowBuf views, long[] data) {
-    for (int row = 0; row < node.getLength(); row++) {
-      long view = views.memoryAddress() + (long) row * VIEW_BYTES;
+    int rows = (int) node.getLength();
+    long address = views.memoryAddress();
+    if (areInline(address, rows)) {
+      return;
+    }
+    for (int row = 0; row < rows; row++) {
+      long view = address + (long) row * VIEW_BYTES;
       int length = Platform.getInt(null, view);
       if ((length < 0 || (length > ArrowColumns.INLINE_BYTES && !isInside(view, length, data)))
           && isValid(node, validity, row)) {
@@ -222,6 +227,16 @@ final class BatchCheck {
     }
   }
 
+  /** Whether all views hold their values themselves; one pass without a branch for each row, as in {@link #rise}. */
+  private static boolean areInline(long address, int rows) {
+    int signs = 0;
+    for (int i = 0; i < rows; i++) {
+      int length = Platform.getInt(null, address + (long) i * VIEW_BYTES);
+      signs |= length | (ArrowColumns.INLINE_BYTES - length);
+    }
+    return signs >= 0;
+  }
+
   private static boolean isInside(long view, int length, long[] data) {
     int buffer = Platform.getInt(null, view + 8);
     int offset = Platform.getInt(null, view + 12);
@@ -232,6 +247,9 @@ final class BatchCheck {
     ArrowType.Int type = (ArrowType.Int) field.getType();
     int width = type.getBitWidth() >> 3;
     long end = type.getIsSigned() ? Math.min(indexEnd, 1L << (type.getBitWidth() - 1)) : indexEnd;
+    if (width == Integer.BYTES && areBelow(indices.memoryAddress(), (int) node.getLength(), end)) {
+      return;
+    }
     for (int row = 0; row < node.getLength(); row++) {
       long index = index(indices.memoryAddress() + (long) row * width, width);
       if (index >= end && isValid(node, validity, row)) {
@@ -239,6 +257,20 @@ final class BatchCheck {
             field, path, "has %d as index of row %d, expected 0 to %d".formatted(index, row, indexEnd - 1));
       }
     }
+  }
+
+  /** Whether all indices of 32 bits are; one pass without a branch for each row, as in {@link #rise}. */
+  private static boolean areBelow(long address, int rows, long end) {
+    if (end > Integer.MAX_VALUE) {
+      return false;
+    }
+    int last = (int) end - 1;
+    int signs = 0;
+    for (int i = 0; i < rows; i++) {
+      int index = Platform.getInt(null, address + ((long) i << 2));
+      signs |= index | (last - index);
+    }
+    return signs >= 0;
   }
 
   /** As it is read later, without a sign: a negative one is too large. */

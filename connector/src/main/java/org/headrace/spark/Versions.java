@@ -35,6 +35,7 @@ public final class Versions {
 
   /** From 4.2. */
   private static final Class<?> INTERRUPT_LISTENER = classOrNull("org.apache.spark.util.TaskInterruptListener");
+  private static final Method ADD_INTERRUPT_LISTENER = INTERRUPT_LISTENER == null ? null : addInterruptListener();
 
   /** Before 4.2 nobody tells a task that waits that it was killed, so it has to look now and then. */
   private static final long LOOK_MILLIS = 50;
@@ -200,7 +201,15 @@ public final class Versions {
               };
             });
     try {
-      TaskContext.class.getMethod("addTaskInterruptListener", INTERRUPT_LISTENER).invoke(task, listener);
+      ADD_INTERRUPT_LISTENER.invoke(task, listener);
+    } catch (ReflectiveOperationException e) {
+      throw unexpected(e);
+    }
+  }
+
+  private static Method addInterruptListener() {
+    try {
+      return TaskContext.class.getMethod("addTaskInterruptListener", INTERRUPT_LISTENER);
     } catch (ReflectiveOperationException e) {
       throw unexpected(e);
     }

@@ -8,13 +8,10 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
-import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.PythonWorker;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
-import scala.Option;
-import scala.Tuple2;
 
 /**
  * A partition produced by one of Spark's Python workers; executor JVM.
@@ -25,8 +22,6 @@ import scala.Tuple2;
  * the user's can write to the connection, and what one task left behind must not be read by another.
  */
 final class WorkerConnection implements PartitionConnection {
-  private static final String WORKER_MODULE = "headrace.worker.task";
-  private static final String DAEMON_MODULE = "headrace.worker.daemon";
   private static final long GRACE_SECONDS = 5;
   private static final int MAX_WORKERS = 100;
 
@@ -40,32 +35,23 @@ final class WorkerConnection implements PartitionConnection {
           });
 
   private final Place place;
-  private final String python;
-  private final scala.collection.immutable.Map<String, String> env;
-  private final PythonWorker worker;
-  private final Option<?> process;
+  private final WorkerPool pool;
+  private final WorkerPool.Worker worker;
   private final FrameInput frames;
   private volatile boolean gone;
 
-  private WorkerConnection(
-      Place place,
-      String python,
-      scala.collection.immutable.Map<String, String> env,
-      PythonWorker worker,
-      Option<?> process,
-      long nonce) {
+  private WorkerConnection(Place place, WorkerPool pool, WorkerPool.Worker worker, long nonce) {
     this.place = place;
-    this.python = python;
-    this.env = env;
+    this.pool = pool;
     this.worker = worker;
-    this.process = process;
-    this.frames = new FrameInput(place, worker.channel(), worker.selector(), worker.selectionKey(), nonce);
+    PythonWorker connection = worker.connection();
+    this.frames =
+        new FrameInput(place, connection.channel(), connection.selector(), connection.selectionKey(), nonce);
   }
 
-  static WorkerConnection open(
-      Place place, String python, scala.collection.immutable.Map<String, String> env, byte[] task) throws IOException {
+  static WorkerConnection open(Place place, WorkerPool pool, byte[] task) throws IOException {
     long nonce = ThreadLocalRandom.current().nextLong();
-    WorkerConnection connection = quietWorker(place, python, env, nonce);
+    WorkerConnection connection = quietWorker(place, pool, nonce);
     boolean asked = false;
     try {
       connection.frames.writeRequest(Protocol.request(nonce, place.partition(), TaskFacts.json(), task));
@@ -79,12 +65,9 @@ final class WorkerConnection implements PartitionConnection {
   }
 
   /** A worker from the pool, or a new one. Those that said something while they were idle, or died, are done with. */
-  private static WorkerConnection quietWorker(
-      Place place, String python, scala.collection.immutable.Map<String, String> env, long nonce) throws IOException {
+  private static WorkerConnection quietWorker(Place place, WorkerPool pool, long nonce) throws IOException {
     for (int attempt = 0; attempt < MAX_WORKERS; attempt++) {
-      Tuple2<PythonWorker, ? extends Option<?>> created =
-          SparkEnv.get().createPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, env, true);
-      WorkerConnection connection = new WorkerConnection(place, python, env, created._1(), created._2(), nonce);
+      WorkerConnection connection = new WorkerConnection(place, pool, pool.take(), nonce);
       if (connection.isQuiet()) {
         return connection;
       }
@@ -118,7 +101,7 @@ final class WorkerConnection implements PartitionConnection {
       // It died after its last frame. All rows have come, so that is no reason to fail.
     }
     if (reusable) {
-      release();
+      pool.keep(worker);
     } else {
       destroy();
     }
@@ -145,11 +128,11 @@ final class WorkerConnection implements PartitionConnection {
             if (!frames.isReusable()) {
               destroy();
             } else if (kill.cancel(false)) {
-              release();
+              pool.release(worker);
             }
           } catch (IOException | RuntimeException e) {
             // The worker is gone or talks nonsense. Close our side so that it notices; the kill timer does the rest.
-            worker.stop();
+            worker.connection().stop();
           }
         });
   }
@@ -167,24 +150,14 @@ final class WorkerConnection implements PartitionConnection {
             place));
   }
 
-  private void release() {
-    SparkEnv env = SparkEnv.get();
-    if (env != null) {
-      env.releasePythonWorker(python, WORKER_MODULE, DAEMON_MODULE, this.env, worker);
-    }
-  }
-
   private void destroyIfAlive() {
-    if (process.isEmpty() || Versions.isAlive(process.get())) {
+    if (worker.process().isEmpty() || Versions.isAlive(worker.process().get())) {
       destroy();
     }
   }
 
   private void destroy() {
     gone = true;
-    SparkEnv env = SparkEnv.get();
-    if (env != null) {
-      env.destroyPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, this.env, worker);
-    }
+    pool.destroy(worker);
   }
 }

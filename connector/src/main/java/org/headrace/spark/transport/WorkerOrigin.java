@@ -18,7 +18,7 @@ final class WorkerOrigin extends PartitionOrigin {
   private final String archive;
   private final byte[] pickledTask;
   private final String sessionOfLogs; // null where what workers log is not kept
-  private transient volatile scala.collection.immutable.Map<String, String> environment; // of workers, in this JVM
+  private transient volatile WorkerPool pool; // in this JVM
 
   private WorkerOrigin(String table, String python, String archive, byte[] pickledTask) {
     super(table);
@@ -46,15 +46,15 @@ final class WorkerOrigin extends PartitionOrigin {
 
   @Override
   public PartitionConnection open(int partition) throws IOException {
-    scala.collection.immutable.Map<String, String> env = environment;
-    if (env == null) {
-      environment = env = environment();
+    WorkerPool workers = pool;
+    if (workers == null) {
+      pool = workers = workers();
     }
-    return WorkerConnection.open(place(partition), python, env, pickledTask);
+    return WorkerConnection.open(place(partition), workers, pickledTask);
   }
 
-  /** The same every time: it is the key of Spark's worker pool. */
-  private scala.collection.immutable.Map<String, String> environment() {
+  /** The same every time, or tasks would not share workers. */
+  private WorkerPool workers() {
     Map<String, String> env = new HashMap<>();
     env.put("SPARK_REUSE_WORKER", "1");
     env.put("PYTHONPATH", new File(SparkFiles.getRootDirectory(), archive).getAbsolutePath());
@@ -62,6 +62,6 @@ final class WorkerOrigin extends PartitionOrigin {
     if (sessionOfLogs != null) {
       env.put("PYSPARK_SPARK_SESSION_UUID", sessionOfLogs); // Spark then looks for log lines in a worker's output
     }
-    return scala.collection.immutable.Map.from(CollectionConverters.asScala(env));
+    return new WorkerPool(python, scala.collection.immutable.Map.from(CollectionConverters.asScala(env)));
   }
 }

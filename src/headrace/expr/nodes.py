@@ -120,7 +120,7 @@ class Literal(Expr):
         return bool(self.type == other.type) and _value_key(self.value) == _value_key(other.value)
 
     def __hash__(self) -> int:
-        return hash((self.type, _value_key(self.value)))
+        return hash(_value_key(self.value))  # not the type: pyarrow hashes its text, and a list may have many literals
 
     def __repr__(self) -> str:
         return _literal_text(self.value)

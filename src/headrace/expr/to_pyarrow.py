@@ -9,7 +9,7 @@ passes names NaN, in a form that pyarrow cannot settle beforehand: see ``_nan``.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from headrace.expr.normal_form import normal_form
 from headrace.expr.semantics import Kind, column_type, is_nan, kind_of, operand_type
 
 _ENOUGH_FOR_A_SET = 8
+_PLAIN_KINDS = (Kind.INT, Kind.STRING, Kind.BINARY, Kind.DATE)  # whose literals pyarrow compares as they are
 _NS_RANGE = range(-(2**63) // 1000 + 1, 2**63 // 1000)  # microseconds
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -122,6 +123,9 @@ class _Translator:
         return test(op, left, right)
 
     def _in_list(self, expr: InList, negated: bool) -> pc.Expression:
+        if len(expr.values) >= _ENOUGH_FOR_A_SET and (many := _plain_values(expr.values)) is not None:
+            x, _ = self._operand_and_scalar(expr.operand, expr.values[0])
+            return _is_in(x, many, negated)
         pairs = [self._operand_and_scalar(expr.operand, value) for value in expr.values]
         x, first = pairs[0]
         scalars = [scalar for _, scalar in pairs]
@@ -130,9 +134,7 @@ class _Translator:
         if len(scalars) < _ENOUGH_FOR_A_SET or pa.types.is_floating(first.type):
             tests = (_test("!=" if negated else "=", x, scalar) for scalar in scalars)
             return _combined(operator.and_ if negated else operator.or_, tests)
-        found = x.isin(pa.array([scalar.as_py() for scalar in scalars], first.type))
-        # isin is false for null; these make it null and change nothing else
-        return ~found & (x == x) if negated else found | (x != x)
+        return _is_in(x, pa.array([scalar.as_py() for scalar in scalars], first.type), negated)
 
     def _string_match(self, expr: StringMatch) -> pc.Expression:
         if not isinstance(expr.pattern, Literal):
@@ -232,6 +234,23 @@ def _compares(type_: pa.DataType) -> bool:
         or is_.is_float16(type_)
         or is_.is_uint64(type_)
     )
+
+
+def _plain_values(literals: Sequence[Expr]) -> pa.Array | None:
+    """The values of all ``literals`` where these have one type and need nothing done; a list may be long."""
+    assert isinstance(literals[0], Literal)  # by normal form
+    type_ = literals[0].type
+    if kind_of(type_) not in _PLAIN_KINDS:
+        return None
+    if not all(isinstance(one, Literal) and (one.type is type_ or one.type == type_) for one in literals):
+        return None
+    return pa.array([one.value for one in literals if isinstance(one, Literal)], type_)
+
+
+def _is_in(x: pc.Expression, values: pa.Array, negated: bool) -> pc.Expression:
+    found = x.isin(values)
+    # isin is false for null; these make it null and change nothing else
+    return ~found & (x == x) if negated else found | (x != x)
 
 
 def _combined(connect: Callable[[Any, Any], Any], tests: Iterable[pc.Expression]) -> pc.Expression:

@@ -145,8 +145,13 @@ class Negotiation:
         self.runtime_filters += tuple(expr for expr in filters if expr is not None)
 
     def is_small(self, most_bytes: int) -> bool:
-        """Whether the provider says that the whole table is no larger than that; False where it does not say."""
-        return table_bytes(self.table, self._provider, most_bytes + 1) <= most_bytes
+        """Whether the provider says that the table is no larger than that, as to the columns that are read or filtered.
+
+        False where it does not say.
+        """
+        filtered = (one.expr.columns() for one in self.filters if one.expr is not None)
+        columns = frozenset(self.schema.names).union(*filtered)
+        return table_bytes(self.table, self._provider, columns, most_bytes + 1) <= most_bytes
 
     @property
     def _aggregates(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,8 +83,11 @@ def checked_plan(
     )
 
 
-def table_bytes(table: RegisteredTable, provider: TableProvider, unknown: int) -> int:
-    """How large the provider says its table is; ``unknown`` where it does not. Raises PlanError, ProviderRaised."""
+def table_bytes(table: RegisteredTable, provider: TableProvider, columns: Collection[str], unknown: int) -> int:
+    """How large the provider says its table is, as to these columns; ``unknown`` where it does not say.
+
+    Raises PlanError, ProviderRaised.
+    """
     where = f"{table.provider_name}.statistics"
     with asking(where, table.name):
         statistics = provider.statistics()
@@ -92,7 +96,10 @@ def table_bytes(table: RegisteredTable, provider: TableProvider, unknown: int) -
     if not isinstance(statistics, Statistics):
         raise PlanError(f"{where} gave statistics {statistics!r}, expected Statistics or None (table {table.name!r})")
     size = _completed(statistics, ScanRequest(table.schema, tuple(table.schema.names)), where).size_in_bytes
-    return unknown if size is None else size
+    if size is None:
+        return unknown
+    read = pa.schema([field for field in table.schema if field.name in columns])
+    return size * _row_width(read) // _row_width(table.schema)  # as Spark does with its own tables
 
 
 def _usable_columns(
@@ -154,7 +161,7 @@ def _completed(statistics: Statistics, request: ScanRequest, name: str) -> Stati
     if rows is not None and request.limit is not None:
         rows = min(rows, request.limit)
     if rows is not None and size is None:
-        size = rows * (8 + sum(_width(field.type) for field in request.schema))
+        size = rows * _row_width(request.schema)
     return Statistics(rows, size)
 
 
@@ -168,6 +175,10 @@ def _estimate(value: Any, name: str) -> int | None:
     if number < 0:
         raise PlanError(f"{name} gave the statistic {value!r}, expected an integer that is not negative, or None")
     return number
+
+
+def _row_width(schema: pa.Schema) -> int:
+    return 8 + sum(_width(field.type) for field in schema)
 
 
 def _width(type_: pa.DataType) -> int:

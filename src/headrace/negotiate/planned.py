@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from headrace.execute.partition_stream import ScanTask
 from headrace.execute.promises import Promises
+from headrace.expr.nodes import Expr, InList
 from headrace.negotiate.aggregates import OfferedAggregation
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.joins import OfferedJoin
@@ -24,6 +25,8 @@ from headrace.plan import (
     UnknownPartitioning,
 )
 from headrace.provider import Pushdown
+
+_SHOWN_VALUES = 20
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class PlannedScan:
         if self.request.offset:
             parts.append(f"offset={self.request.offset}")
         if self.request.runtime_filters:
-            parts.append(f"runtime_filters=[{', '.join(map(repr, self.request.runtime_filters))}]")
+            parts.append(f"runtime_filters=[{', '.join(map(filter_text, self.request.runtime_filters))}]")
         if not isinstance(self.partitioning, UnknownPartitioning):
             parts.append(f"partitioning={partitioning_text(self.partitioning)}")
         if self.ordering:
@@ -91,7 +94,16 @@ class PlannedScan:
         return " ".join(parts)
 
     def filter_texts(self) -> list[str]:
-        return [f"{offered.expr!r}: {offered.word.upper()}" for offered in self.filters if offered.expr is not None]
+        known = [(offered.expr, offered.word) for offered in self.filters if offered.expr is not None]
+        return [f"{filter_text(expr)}: {word.upper()}" for expr, word in known]
+
+
+def filter_text(expr: Expr) -> str:
+    """The filter, of a long list the first values: a join may learn ten thousand, and nobody would read them."""
+    if not isinstance(expr, InList) or len(expr.values) <= _SHOWN_VALUES:
+        return repr(expr)
+    shown = repr(InList(expr.operand, expr.values[:_SHOWN_VALUES])).removesuffix(")")
+    return f"{shown}, and {len(expr.values) - _SHOWN_VALUES:,} more)"
 
 
 def partitioning_text(partitioning: Partitioning) -> str:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from headrace.display import html_text
 from headrace.execute.promises import SAMPLE_ROWS
 from headrace.negotiate.filters import OfferedFilter
-from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
+from headrace.negotiate.planned import PlannedScan, filter_text, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
 from headrace.provider import AggregatePushdown, Pushdown
 from headrace.spark.explain_joins import join_entries, taken_joins
@@ -154,7 +154,8 @@ def _deeper(scan: PlannedScan) -> list[str]:
         why = offered.why_not or _AGGREGATES[offered.answer]
         lines.append(f"  aggregation   {shown}  {offered.answer.name}: {why}")
     if scan.runtime_filter_columns:
-        found = ", ".join(map(repr, scan.request.runtime_filters)) or "none learnt yet: they come while the query runs"
+        learnt = ", ".join(map(filter_text, scan.request.runtime_filters))
+        found = learnt or "none learnt yet: they come while the query runs"
         lines.append(f"  runtime       filters on {', '.join(scan.runtime_filter_columns)}: {found}")
     return lines
 
@@ -168,7 +169,7 @@ def _filter_line(offered: OfferedFilter, *, again: bool) -> str:
     if offered.expr is None:
         return "(a filter of Spark's that has no form here)  UNSUPPORTED: Spark filters"
     reason = "Spark filters again, for joins to learn from it" if again and offered.word == "exact" else ""
-    return f"{offered.expr!r}  {offered.word.upper()}: {reason or _REASONS[offered.word]}"
+    return f"{filter_text(offered.expr)}  {offered.word.upper()}: {reason or _REASONS[offered.word]}"
 
 
 def _limit(scan: PlannedScan, above: tuple[Step, ...]) -> str:

@@ -59,7 +59,8 @@ def _decoded(node: dict[str, Any]) -> Expr:
     if "cast" in node:
         return Cast(_decoded(node["operand"]), node["cast"])
     if "in" in node:
-        return InList(_decoded(node["in"]), tuple(_literal(value, node["type"]) for value in node["values"]))
+        type_ = arrow_type(node["type"])
+        return InList(_decoded(node["in"]), tuple(Literal(value, type_) for value in _values(node["values"], type_)))
     name = node["call"]
     args = tuple(_decoded(arg) for arg in node["args"])
     if name in _COMPARISONS and len(args) == 2:
@@ -82,6 +83,13 @@ def _decoded(node: dict[str, Any]) -> Expr:
 def _literal(value: Any, spark_type: str) -> Literal:
     type_ = arrow_type(spark_type)
     return Literal(_value(value, type_), type_)
+
+
+def _values(values: list[Any], type_: pa.DataType) -> list[Any]:
+    """The Python values of many literals of one type."""
+    if pa.types.is_integer(type_) or pa.types.is_string(type_):
+        return values
+    return [_value(value, type_) for value in values]
 
 
 def _value(value: Any, type_: pa.DataType) -> Any:

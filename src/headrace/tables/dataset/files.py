@@ -69,7 +69,7 @@ class DatasetMemory:
             yield MemoryPiece(self.rows.slice(start, stop - start))
 
 
-_IN_MEMORY = ("", "in memory")
+IN_MEMORY = ("", "in memory")
 
 
 def in_memory(fragment: ds.Fragment) -> bool:
@@ -82,14 +82,14 @@ def in_memory(fragment: ds.Fragment) -> bool:
 def identity(fragment: ds.Fragment) -> tuple[str, str]:
     """What tells fragments apart when their dataset lists them again; no filter leaves out one in memory."""
     if in_memory(fragment):
-        return _IN_MEMORY
+        return IN_MEMORY
     return fragment.path, str(fragment.partition_expression)
 
 
 def dataset_memory(fragments: list[ds.Fragment], schema: pa.Schema) -> list[DatasetMemory]:
     """The fragments that are in memory, in the types of ``schema``. They have no partition of their own."""
     tables = [fragment.to_table() for fragment in fragments if in_memory(fragment)]
-    return [DatasetMemory(table_in_types(table, schema), _IN_MEMORY) for table in tables]
+    return [DatasetMemory(table_in_types(table, schema), IN_MEMORY) for table in tables]
 
 
 def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:

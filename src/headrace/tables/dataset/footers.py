@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.arrow.types import value_bytes
 from headrace.plan import Statistics
+from headrace.tables.dataset.selectivity import ColumnFacts
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -40,13 +41,14 @@ def _start(column: Any) -> int:
 class Footers:
     """Rows per byte of file, and bytes per row of each column, in a few files; both None where that is not known.
 
-    ``ranged``: the columns with statistics in all of them. ``size``: bytes of a footer.
+    ``ranged``: the columns with statistics in all of them. ``size``: bytes of a footer. ``facts``: of the values.
     """
 
     rows_per_byte: float | None
     widths: dict[str, float]
     ranged: frozenset[str] = frozenset()
     size: float = 0.0
+    facts: Mapping[str, ColumnFacts] = field(default_factory=dict)
 
     @classmethod
     def sampled(cls, fragments: Sequence[ds.Fragment], sizes: Sequence[int], schema: pa.Schema) -> Footers:
@@ -62,33 +64,39 @@ class Footers:
         rows = size = group_rows = footers = footer_bytes = 0
         widths: dict[str, float] = {}
         unranged: set[str] = set()
+        facts: dict[str, ColumnFacts] = {}
         for fragment, file_size in list(zip(fragments, sizes, strict=True))[::step]:
             try:
                 metadata = fragment.metadata
             except (OSError, pa.ArrowException):
                 continue
+            stored = {field.name: field.type for field in fragment.physical_schema}
+            unranged.update(field.name for field in schema if stored.get(field.name) != field.type)
             rows, size = rows + metadata.num_rows, size + file_size
             footers, footer_bytes = footers + 1, footer_bytes + metadata.serialized_size
             if metadata.num_row_groups:
                 group = metadata.row_group(0)
                 group_rows += group.num_rows
+                last = metadata.row_group(metadata.num_row_groups - 1)  # sorted rows have their ends in both
                 for i in range(group.num_columns):
                     column = group.column(i)
                     name, _, nested = column.path_in_schema.partition(".")
                     widths[name] = widths.get(name, 0) + column.total_uncompressed_size
                     if nested or not _is_ranged(column.statistics):
                         unranged.add(name)
-            stored = {field.name: field.type for field in fragment.physical_schema}
-            unranged.update(field.name for field in schema if stored.get(field.name) != field.type)
+                    if name not in unranged:
+                        found = ColumnFacts.of_chunk(column).and_(ColumnFacts.of_chunk(last.column(i)))
+                        facts[name] = facts[name].and_(found) if name in facts else found
         if not size:
             return cls(None, {})
         per_row = {name: width / max(1, group_rows) for name, width in widths.items()}
-        return cls(rows / size, per_row, frozenset(widths) - unranged, footer_bytes / footers)
+        same_type = {name: found for name, found in facts.items() if name not in unranged}
+        return cls(rows / size, per_row, frozenset(widths) - unranged, footer_bytes / footers, same_type)
 
-    def estimate(self, schema: pa.Schema, file_bytes: int) -> Statistics:
+    def estimate(self, schema: pa.Schema, file_bytes: float) -> Statistics:
         """Of ``file_bytes`` of such files, when the columns of ``schema`` are read."""
         if self.rows_per_byte is None:
-            return Statistics(None, file_bytes)
+            return Statistics(None, round(file_bytes))
         rows = round(self.rows_per_byte * file_bytes)
         # What is encoded takes less room in the file than in memory, where a value has at least its own width.
         width = sum(max(self.widths.get(field.name, 0.0), _least_bytes(field.type)) for field in schema)

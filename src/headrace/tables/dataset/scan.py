@@ -25,14 +25,18 @@ class DatasetScan(TableProvider):
     def __init__(self, table: DatasetTable) -> None:
         self._table = table
         self._filters: tuple[Expr, ...] = ()
+        self._exact: tuple[Expr, ...] = ()
         self._complete: list[Aggregation] = []
 
     def schema(self) -> pa.Schema:
         return self._table.schema()
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
+        answers = self._table.supports_filters_pushdown(filters)
         self._filters += tuple(filters)
-        return self._table.supports_filters_pushdown(filters)
+        exact = FilterPushdown.EXACT
+        self._exact += tuple(one for one, answer in zip(filters, answers, strict=True) if answer is exact)
+        return answers
 
     def supports_top_n_pushdown(self, order: Sequence[SortKey], limit: int) -> Pushdown:
         return self._table.supports_top_n_pushdown(order, limit)
@@ -55,4 +59,4 @@ class DatasetScan(TableProvider):
         return plan
 
     def statistics(self) -> Statistics | None:
-        return self._table.statistics()
+        return self._table.estimated(self._exact)

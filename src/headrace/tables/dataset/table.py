@@ -32,16 +32,26 @@ from headrace.provider import (
     pushdown_exact_where_possible,
 )
 from headrace.tables.dataset.aggregate import DatasetAggregatePlan, has_exact_bounds
-from headrace.tables.dataset.files import DatasetFile, DatasetMemory, dataset_files, dataset_memory, identity, in_memory
+from headrace.tables.dataset.files import (
+    IN_MEMORY,
+    DatasetFile,
+    DatasetMemory,
+    dataset_files,
+    dataset_memory,
+    identity,
+    in_memory,
+)
 from headrace.tables.dataset.footers import Footers
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_read_dictionaries, has_views
 from headrace.tables.dataset.scan import DatasetScan
+from headrace.tables.dataset.selectivity import passing_share, worth_filtering
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
 from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
+_NO_PARTITION = ("true", IN_MEMORY[1])
 _FORMATS = {".csv": "csv", ".orc": "orc", ".feather": "feather", ".arrow": "ipc", ".json": "json", ".jsonl": "json"}
 
 
@@ -96,6 +106,7 @@ class DatasetTable(PerScanProvider):
         files = dataset_files(fragments)
         self._parts: list[DatasetFile | DatasetMemory] = [*files, *dataset_memory(fragments, self._schema)]
         self._keys = _partition_keys([part.keys for part in self._parts], self._schema)
+        self._are_partitioned = any(part.identity[1] not in _NO_PARTITION for part in self._parts)
         self._comparable = [field.name for field in self._schema if is_comparable(field.type)]
         self._filterable = all(is_filterable(field.type) for field in self._schema)
         of_files = [fragment for fragment in fragments if not in_memory(fragment)]
@@ -168,19 +179,22 @@ class DatasetTable(PerScanProvider):
         """
         learnt = [expr for expr in request.runtime_filters if expr.to_pyarrow(schema=self._schema) is not None]
         needed = self._matching(parts, learnt) if self._filterable else parts
-        filters = (*request.filters, *(learnt if self._filterable else ()))
+        passing = passing_share(request.filters, self._schema, self._footers.facts)
+        asked = worth_filtering(learnt, passing, len(request.projection), self._footers.facts)
+        filters = (*request.filters, *(asked if self._filterable else ()))
         groups, partitioning = self._together(needed) if together else self._arranged(parts, needed, request)
         unpruned = pa.schema([self._schema.field(name) for name in request.projection])
+        condition = _condition(filters, self._schema)
         return DatasetPlan(
             schema=unpruned,
             dataset_schema=self._schema,
-            condition=_condition(filters, self._schema),
-            condition_on_views=_condition(filters, self._views),
+            condition=condition,
+            condition_on_views=self._condition_on_views(filters, condition),
             limit=request.limit,
             limit_of_each_file=bool(request.order),
             partitions=groups,
             partitioning=partitioning,
-            statistics=self._estimate(unpruned, needed),
+            statistics=self._estimate(unpruned, needed, passing),
             total_files=sum(isinstance(part, DatasetFile) for part in self._parts),
             runtime_filter_columns=self._comparable if self._filterable else (),
             repeated=self._repeated(request, filters) if repeated else (),
@@ -216,23 +230,37 @@ class DatasetTable(PerScanProvider):
         self, parts: Sequence[DatasetFile | DatasetMemory], filters: Sequence[Expr]
     ) -> Sequence[DatasetFile | DatasetMemory]:
         """Those of ``parts`` whose partition does not rule out the filters. Opens nothing."""
-        if not filters:
+        if not filters or not self._are_partitioned:
             return parts
         usable = _condition(filters, self._views if has_views(self._dataset.schema) else self._schema)
         kept = {identity(fragment) for fragment in self._dataset.get_fragments(filter=usable)}
         return [part for part in parts if part.identity in kept]
 
-    def statistics(self) -> Statistics:
+    def _condition_on_views(self, filters: Sequence[Expr], condition: Any) -> Any:
+        """What ``condition`` is where text is stored as views; the same if the filters read no text."""
+        read = {name for expr in filters for name in expr.columns()}
+        alike = all(self._views.field(name).type == self._schema.field(name).type for name in read)
+        return condition if alike else _condition(filters, self._views)
+
+    def statistics(self) -> Statistics | None:
         return self._estimate(self._schema, self._parts)
 
-    def _estimate(self, schema: pa.Schema, parts: Sequence[DatasetFile | DatasetMemory]) -> Statistics:
-        """Of the columns of ``schema``: estimated for files, exact for what is in memory."""
+    def estimated(self, filters: Sequence[Expr]) -> Statistics | None:
+        """Of all columns, in the rows that pass. A class that has ``statistics`` of its own is asked for these."""
+        if type(self).statistics is not DatasetTable.statistics:
+            return self.statistics()
+        return self._estimate(self._schema, self._parts, passing_share(filters, self._schema, self._footers.facts))
+
+    def _estimate(
+        self, schema: pa.Schema, parts: Sequence[DatasetFile | DatasetMemory], passing: float = 1.0
+    ) -> Statistics:
+        """Of the columns of ``schema``: estimated for files, of which a share passes; exact for what is in memory."""
         tables = [part.rows.select(schema.names) for part in parts if isinstance(part, DatasetMemory)]
         rows, size = sum(table.num_rows for table in tables), sum(table.nbytes for table in tables)
         files = [part.size for part in parts if isinstance(part, DatasetFile)]
         if not files and tables:
             return Statistics(rows, size)
-        found = self._footers.estimate(schema, sum(files))
+        found = self._footers.estimate(schema, sum(files) * passing)
         assert found.size_in_bytes is not None
         return Statistics(None if found.num_rows is None else found.num_rows + rows, found.size_in_bytes + size)
 

@@ -71,7 +71,7 @@ final class WorkerConnection implements PartitionConnection {
       if (connection.isQuiet()) {
         return connection;
       }
-      connection.destroy();
+      connection.discard();
     }
     throw new IOException(MAX_WORKERS + " Python workers in a row died or wrote something before they were asked");
   }
@@ -118,7 +118,7 @@ final class WorkerConnection implements PartitionConnection {
     }
     frames.cancel();
     Executor later = CompletableFuture.delayedExecutor(GRACE_SECONDS, TimeUnit.SECONDS, REAPERS);
-    Future<?> kill = CompletableFuture.runAsync(this::destroyIfAlive, later);
+    Future<?> kill = CompletableFuture.runAsync(this::discard, later);
     REAPERS.execute(
         () -> {
           try {
@@ -150,9 +150,13 @@ final class WorkerConnection implements PartitionConnection {
             place));
   }
 
-  private void destroyIfAlive() {
+  /** Ends the worker if it still runs: its number may be another process's by now, and Spark kills by numbers. */
+  private void discard() {
+    gone = true;
     if (worker.process().isEmpty() || Versions.isAlive(worker.process().get())) {
-      destroy();
+      pool.destroy(worker);
+    } else {
+      worker.connection().stop();
     }
   }
 

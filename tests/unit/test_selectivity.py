@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import decimal
+import math
 import random
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from headrace.tables.dataset.selectivity import ColumnFacts, passing_share, wort
 
 ROWS = 60_000
 DAY = datetime.date(2020, 1, 1)
+DAY_TIME = datetime.datetime(2020, 1, 1)
 SCHEMA = pa.schema([("id", pa.int64()), ("kind", pa.string()), ("code", pa.int32()), ("day", pa.date32())])
 
 
@@ -163,3 +166,32 @@ def test_rows_of_a_narrowed_scan_are_a_part_that_has_every_match(table: hr.Datas
 
 def test_share_without_facts_is_everything() -> None:
     assert passing_share([equals("code", 5000)], SCHEMA, {}) == 1.0
+
+
+def test_statistics_of_every_kind_are_taken_or_passed_over(tmp_path: Path) -> None:
+    """Moments that Python has none of, NaN, infinity, bytes, numbers of 38 digits."""
+    columns = {
+        "late": pa.array([0, 2**62, None], pa.timestamp("us")),
+        "late_utc": pa.array([-(2**62), 5, None], pa.timestamp("us", "UTC")),
+        "nano": pa.array([1, 2, None], pa.timestamp("ns")),
+        "real": pa.array([math.nan, math.inf, -math.inf]),
+        "half": pa.array([1.0, 2.0, None], pa.float16()),
+        "raw": pa.array([b"\xff\x00", b"", None]),
+        "wide": pa.array([decimal.Decimal(10**37), decimal.Decimal(-(10**37)), None], pa.decimal128(38, 0)),
+        "flag": pa.array([True, False, None]),
+        "time": pa.array([1, 2, None], pa.time64("us")),
+        "unsigned": pa.array([2**64 - 1, 0, None], pa.uint64()),
+        "nothing": pa.nulls(3, pa.int32()),
+        "nested": pa.array([{"a": 1}, None, {"a": 2}]),
+    }
+    for i in range(2):
+        pq.write_table(pa.table(columns), tmp_path / f"{i}.parquet", row_group_size=2)
+    table = hr.DatasetTable(tmp_path)
+    schema = table.schema()
+    assert table.statistics() is not None
+    for name, value in (("late", DAY_TIME), ("raw", b""), ("wide", decimal.Decimal(1)), ("flag", True), ("nothing", 1)):
+        for op in ("=", "<"):
+            below = Comparison(op, Column(name), Literal(value, schema.field(name).type))
+            assert table.scan(hr.ScanRequest(schema, tuple(schema.names), (below,))).statistics() is not None
+    above = Comparison(">", Column("real"), Literal(0.0, pa.float64()))
+    assert table.scan(hr.ScanRequest(schema, tuple(schema.names), (above,))).statistics() == table.statistics()

@@ -77,7 +77,8 @@ class Footers:
             if metadata.num_row_groups:
                 group = metadata.row_group(0)
                 group_rows += group.num_rows
-                last = metadata.row_group(metadata.num_row_groups - 1)  # sorted rows have their ends in both
+                # Sorted rows have their ends in the first and in the last.
+                last = metadata.row_group(metadata.num_row_groups - 1) if metadata.num_row_groups > 1 else None
                 for i in range(group.num_columns):
                     column = group.column(i)
                     name, _, nested = column.path_in_schema.partition(".")
@@ -85,7 +86,9 @@ class Footers:
                     if nested or not _is_ranged(column.statistics):
                         unranged.add(name)
                     if name not in unranged:
-                        found = ColumnFacts.of_chunk(column).and_(ColumnFacts.of_chunk(last.column(i)))
+                        found = ColumnFacts.of_chunk(column)
+                        if last is not None:
+                            found = found.and_(ColumnFacts.of_chunk(last.column(i)))
                         facts[name] = facts[name].and_(found) if name in facts else found
         if not size:
             return cls(None, {})

@@ -39,8 +39,12 @@ class ColumnFacts:
     def of_chunk(cls, chunk: Any) -> ColumnFacts:
         """From the footer's entry of one column in one row group."""
         statistics = chunk.statistics
-        ranged = statistics is not None and statistics.has_min_max
-        low, high = (statistics.min, statistics.max) if ranged else (None, None)
+        low = high = None
+        if statistics is not None and statistics.has_min_max:
+            try:
+                low, high = statistics.min, statistics.max
+            except (OverflowError, ValueError, NotImplementedError):  # a moment, or a kind of number, that Python lacks
+                low = high = None
         return cls(_distinct(chunk), low, high)
 
     def and_(self, other: ColumnFacts) -> ColumnFacts:

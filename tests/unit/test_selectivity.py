@@ -189,7 +189,15 @@ def test_statistics_of_every_kind_are_taken_or_passed_over(tmp_path: Path) -> No
     table = hr.DatasetTable(tmp_path)
     schema = table.schema()
     assert table.statistics() is not None
-    for name, value in (("late", DAY_TIME), ("raw", b""), ("wide", decimal.Decimal(1)), ("flag", True), ("nothing", 1)):
+    far = datetime.datetime(9999, 1, 1)
+    for name, value in (
+        ("late", DAY_TIME),
+        ("nano", far),
+        ("raw", b""),
+        ("wide", decimal.Decimal(1)),
+        ("flag", True),
+        ("nothing", 1),
+    ):
         for op in ("=", "<"):
             below = Comparison(op, Column(name), Literal(value, schema.field(name).type))
             assert table.scan(hr.ScanRequest(schema, tuple(schema.names), (below,))).statistics() is not None

@@ -146,7 +146,7 @@ def _share_of_range(guarantee: Guarantee, low: Any, high: Any) -> float:
 def _overlap(lower: Any, upper: Any, low: Any, high: Any) -> float:
     try:
         share = float((min(upper, high) - max(lower, low)) / (high - low))
-    except (TypeError, ArithmeticError):
-        return 1.0  # values of two kinds, or a single one
+    except (TypeError, ValueError, ArithmeticError):
+        return 1.0  # values of two kinds, a single one, or moments too far apart for pandas' nanoseconds
     # No row in the files that were looked into: then the filter is about the others, of which nothing is known.
     return min(1.0, share) if share > 0 else 1.0

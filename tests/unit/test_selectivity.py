@@ -8,6 +8,7 @@ import math
 import random
 from pathlib import Path
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -189,10 +190,8 @@ def test_statistics_of_every_kind_are_taken_or_passed_over(tmp_path: Path) -> No
     table = hr.DatasetTable(tmp_path)
     schema = table.schema()
     assert table.statistics() is not None
-    far = datetime.datetime(9999, 1, 1)
     for name, value in (
         ("late", DAY_TIME),
-        ("nano", far),
         ("raw", b""),
         ("wide", decimal.Decimal(1)),
         ("flag", True),
@@ -203,3 +202,22 @@ def test_statistics_of_every_kind_are_taken_or_passed_over(tmp_path: Path) -> No
             assert table.scan(hr.ScanRequest(schema, tuple(schema.names), (below,))).statistics() is not None
     above = Comparison(">", Column("real"), Literal(0.0, pa.float64()))
     assert table.scan(hr.ScanRequest(schema, tuple(schema.names), (above,))).statistics() == table.statistics()
+
+
+def test_moments_that_nanoseconds_cannot_hold_say_nothing() -> None:
+    facts = {"at": ColumnFacts(low=pd.Timestamp(1970, 1, 1), high=pd.Timestamp(2000, 1, 1))}
+    schema = pa.schema([("at", pa.timestamp("ns"))])
+
+    def before(year: int) -> float:
+        moment = Literal(datetime.datetime(year, 1, 1), pa.timestamp("us"))
+        return passing_share([Comparison("<", Column("at"), moment)], schema, facts)
+
+    assert before(9999) == 1.0
+    assert 0.4 < before(1985) < 0.6
+
+
+def test_moment_before_all_nanoseconds_says_nothing() -> None:
+    facts = {"at": ColumnFacts(low=pd.Timestamp.min, high=pd.Timestamp.max)}
+    moment = Literal(datetime.datetime(1, 1, 1), pa.timestamp("us"))
+    schema = pa.schema([("at", pa.timestamp("ns"))])
+    assert passing_share([Comparison(">", Column("at"), moment)], schema, facts) == 1.0

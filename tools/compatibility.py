@@ -28,8 +28,8 @@ streaming, results and early stop; where a row names files of `tests/spark`, the
 _DIFFERENCES = """
 ## What an older Spark lacks
 
-Optimizations only, and one word of Spark's grammar: rows have to be the same on every version, and the tests compare
-them. What `ctx.explain` says is true for the version that you run.
+Optimizations, types and conveniences that Spark itself got later: rows have to be the same on every version, and the tests
+compare them. What `ctx.explain` says is true for the version that you run.
 
 | what | since | before that |
 |---|---|---|

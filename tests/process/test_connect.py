@@ -7,6 +7,7 @@ import importlib
 import logging
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import headrace as hr
+from catalogs import Shop
 from certificates import make_identity
 from connect_server import ConnectServer
 from headrace.transport.endpoint import Endpoint
@@ -310,6 +312,23 @@ def test_connect_page_code_runs_in_a_process_of_its_own(server: ConnectServer) -
 # Planning beside the server
 
 
+def prints_a_megabyte(partition: int) -> Iterator[pa.RecordBatch]:
+    os.write(1, b"." * (1 << 20))
+    yield from ten_rows(partition)
+
+
+def own_listener(partition: int) -> Iterator[pa.RecordBatch]:
+    """The port on which the endpoint of this process listens."""
+    ports = [one.laddr.port for one in psutil.Process().net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+    yield pa.record_batch([pa.array(ports, pa.int64())], schema=NUMBERS)
+
+
+def what_the_file_says(partition: int) -> Iterator[pa.RecordBatch]:
+    from pyspark import SparkFiles
+
+    yield pa.record_batch([pa.array([int(Path(SparkFiles.get("told_in_connect.txt")).read_text())])], schema=NUMBERS)
+
+
 def process_ids(partition: int) -> Iterator[pa.RecordBatch]:
     yield pa.record_batch([pa.array([os.getpid()], pa.int64())], schema=NUMBERS)
 
@@ -369,6 +388,82 @@ def test_connect_planning_beside_the_server_names_what_fails(spark: Any) -> None
             ctx.collect("SELECT * FROM f")
     with pytest.raises(ValueError, match="'client' or 'server'"):
         hr.SessionContext(spark, planning="elsewhere")
+
+
+@pytest.mark.daily
+def test_connect_planning_beside_the_server_survives_a_provider_that_prints_without_end(spark: Any) -> None:
+    """To the descriptor itself, as a library in C or a child process does: nobody reads it after the first line."""
+    with hr.SessionContext(spark, planning="server") as ctx:
+        ctx.register_table("loud", FunctionTable(prints_a_megabyte, placement=hr.Placement.DRIVER))
+        assert ctx.collect("SELECT sum(a) AS s FROM loud")["s"].to_pylist() == [45]
+
+
+@pytest.mark.daily
+def test_connect_planning_beside_the_server_uses_the_servers_certificate(tmp_path: Path) -> None:
+    """What crosses TCP from the process beside the server is encrypted where the server's settings say so."""
+    from pyspark.sql.connect.session import SparkSession
+
+    make_identity(tmp_path, "server")
+    files = {"certificate": str(tmp_path / "server.pem"), "key": str(tmp_path / "server.key")}
+    with ConnectServer(config={f"spark.headrace.tls.{key}": value for key, value in files.items()}) as server:
+        session = SparkSession.builder.remote(server.url).create()
+        try:
+            with hr.SessionContext(session, planning="server") as ctx:
+                ctx.register_table("t", FunctionTable(own_listener, placement=hr.Placement.DRIVER))
+                (port,) = ctx.collect("SELECT a FROM t")["a"].to_pylist()
+                unverified = ssl.create_default_context()
+                unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+                with (
+                    socket.create_connection(("127.0.0.1", port), 10) as plain,
+                    unverified.wrap_socket(plain) as encrypted,
+                ):
+                    assert encrypted.version() in ("TLSv1.2", "TLSv1.3")
+        finally:
+            session.stop()
+
+
+# Files, catalogs and data sources
+
+
+def test_connect_files_of_the_session_are_found_in_workers(ctx: hr.SessionContext, spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "told_in_connect.txt").write_text("17")
+    spark.addArtifacts(str(tmp_path / "told_in_connect.txt"), file=True)
+    ctx.register_table("told", FunctionTable(what_the_file_says))
+    assert ctx.collect("SELECT a FROM told")["a"].to_pylist() == [17]
+
+
+def test_connect_catalog_has_the_wanted_name_or_the_next(server: ConnectServer) -> None:
+    from pyspark.sql.connect.session import SparkSession
+
+    session = SparkSession.builder.remote(server.url).create()
+    try:
+        with hr.SessionContext(session, catalog="shop") as first, hr.SessionContext(session, catalog="shop") as second:
+            assert (first.catalog, second.catalog) == ("shop", "shop_2")
+            first.register_table("t", hr.MemTable(pa.table({"a": [1]})))
+            second.register_table("u", hr.MemTable(pa.table({"a": [2]})))
+            assert session.sql("SELECT a FROM shop.t UNION ALL SELECT a FROM shop_2.u ORDER BY a").collect() == [
+                (1,),
+                (2,),
+            ]
+        with hr.SessionContext(session, catalog="shop") as third:  # the server still has the first one's
+            assert third.catalog == "shop_3"
+    finally:
+        session.stop()
+
+
+def test_connect_session_catalogs_and_functions_are_refused_by_name(ctx: hr.SessionContext) -> None:
+    with pytest.raises(hr.HeadraceError, match="need a classic Spark session"):
+        ctx.register_catalog("crm", Shop())
+    with pytest.raises(hr.HeadraceError, match="need a classic Spark session"):
+        ctx.register_table_function("f", lambda: hr.MemTable(pa.table({"a": [1]})))
+
+
+def test_connect_session_reads_a_provider_as_a_data_source(spark: Any) -> None:
+    """Without the jar: no SessionContext was made for it."""
+    provider = hr.MemTable(pa.table({"a": range(100), "b": [str(i) for i in range(100)]}), partitions=2)
+    spark.dataSource.register(hr.as_data_source(provider, "headrace_hundred"))
+    frame = spark.read.format("headrace_hundred").load()
+    assert [row.b for row in frame.where("a >= 98").orderBy("a").collect()] == ["98", "99"]
 
 
 # The secret

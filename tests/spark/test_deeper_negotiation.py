@@ -323,6 +323,25 @@ def test_star_join_narrows_the_fact_table_before_it_is_read(
     assert [repr(expr) for expr in narrowed] == ["k IN ('a')"] or "k = 'a'" in repr(narrowed)
 
 
+@pytest.mark.parametrize("keys", [10_000, 10_001])
+def test_long_list_of_keys_is_told_up_to_the_cap(ctx: hr.SessionContext, answers: Answers, keys: int) -> None:
+    ctx.register_table("many", Dimension(pa.table({"n": range(keys), "wanted": [1] * keys})))
+    answers.runtime_columns = ("n",)
+    same(ctx, "SELECT count(*), sum(f.n) FROM t AS f JOIN many ON f.n = many.n WHERE many.wanted = 1")
+    learnt = [expr for request in answers.requests for expr in request.runtime_filters]
+    assert [len(expr.children()) - 1 for expr in learnt] == ([keys] if keys == 10_000 else [])
+
+
+@pytest.mark.usefixtures("dimension")
+def test_explain_of_a_query_that_ran_shows_what_it_learnt(ctx: hr.SessionContext, answers: Answers) -> None:
+    answers.runtime_columns = ("k",)
+    frame = ctx.sql(STAR)
+    assert "filters on k: none learnt yet" in ctx.explain(frame)
+    frame.collect()
+    shown = ctx.explain(frame)
+    assert "filters on k: k IN ('a')" in shown or "filters on k: k = 'a'" in shown
+
+
 def test_scalar_subquery_narrows_the_table(ctx: hr.SessionContext, answers: Answers) -> None:
     answers.runtime_columns = ("n",)
     same(ctx, "SELECT count(*) FROM t WHERE n >= (SELECT max(id) - 3 FROM range(50))")

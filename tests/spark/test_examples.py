@@ -70,6 +70,16 @@ def test_without_jar_reads_the_provider_through_sparks_own_data_source(
     assert answers["days"] == 10
 
 
+@pytest.mark.parametrize("example", ["own_catalog"], indirect=True)
+def test_own_catalog_names_tables_versions_and_a_function(ctx: hr.SessionContext, example: ModuleType) -> None:
+    found = example.main(ctx)
+    assert found["schemas"] == ["desk", "sales"]
+    assert found["joined"] == [{"id": 7, "state": "open"}, {"id": 8, "state": "open"}]
+    assert found["first two"] == [{"n": 2}]
+    assert found["open since February"] == [{"id": 2}, {"id": 4}]
+    assert sorted(found["made"]) == ["desk.tickets", "desk.tickets of 2", "sales.orders"]
+
+
 @pytest.mark.parametrize("example", ["daily_store"], indirect=True)
 def test_daily_store_counts_by_its_index_and_opens_only_the_days_it_needs(
     ctx: hr.SessionContext, example: ModuleType, capfd: pytest.CaptureFixture[str]

@@ -40,6 +40,17 @@ def test_import_with_an_older_pyspark_names_both_versions(tmp_path: Path) -> Non
     assert "ImportError: Headrace needs PySpark 4.0 or newer, found 3.5.9" in done.stderr
 
 
+def test_import_with_the_connect_client_alone_says_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '4.2.0'\n")
+    (tmp_path / "pyspark" / "util.py").write_text("def is_remote_only():\n    return True\n")
+    done = imported("", path=tmp_path)
+    assert done.returncode == 1
+    assert (
+        "Headrace needs all of PySpark, for Connect sessions too: pip install 'headrace[spark,connect]'" in done.stderr
+    )
+
+
 def test_check_of_an_unknown_newer_pyspark_warns_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pyspark, "__version__", "4.17.0.dev2")
     with pytest.warns(UserWarning, match=r"tested with PySpark 4\.0 to 4\.3, found 4\.17\.0\.dev2"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,6 +29,28 @@ def test_cached_catalog_asks_once_until_it_is_refreshed() -> None:
     again = catalog.table("sales", "orders", None, None)
     assert again is not None
     assert again.id != first.id
+
+
+def test_cached_catalog_answer_from_before_a_refresh_is_not_kept() -> None:
+    class Refreshed(Shop):
+        """Somebody refreshes while it answers."""
+
+        def table_names(self, schema: str) -> list[str]:
+            names = list(super().table_names(schema))
+            catalog.refresh()
+            return names
+
+        def table(self, schema: str, name: str, **options: Any) -> hr.TableProvider | None:
+            found = super().table(schema, name, **options)
+            catalog.refresh()
+            return found
+
+    shop = Refreshed()
+    catalog = CachedCatalog("crm", shop)
+    for _ in range(2):
+        assert catalog.tables("sales") == ["orders"]
+        assert catalog.table("sales", "orders", None, None) is not None
+    assert shop.asked == ["tables of sales", "sales.orders"] * 2
 
 
 def test_cached_catalog_missing_table_is_asked_for_again() -> None:

@@ -95,4 +95,4 @@ def test_format_with_options_of_the_users_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.daily
 def test_table_with_dictionaries_keeps_every_promise(tmp_path: Path) -> None:
     pq.write_table(DATA, tmp_path / "data.parquet", row_group_size=5000)
-    check_provider(hr.DatasetTable(tmp_path))
+    check_provider(hr.DatasetTable(tmp_path)).raise_if_failed()

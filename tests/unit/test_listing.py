@@ -156,6 +156,20 @@ def test_partition_column_in_the_files_too_is_taken_from_the_path(tmp_path: Path
 # Filters
 
 
+def test_filter_that_fails_for_a_file_that_another_filter_leaves_out_is_left_to_spark(tmp_path: Path) -> None:
+    """``p <> 'x' AND CAST(p AS INT) = 3``: Spark casts only what the first lets through."""
+    for value in ("3", "x"):
+        write(tmp_path / f"p={value}" / "a.arrow", [1])
+    provider = hr.ListingTable(tmp_path, ArrowFormat(), partition_columns={"p": pa.string()})
+    number = hr.Comparison("=", hr.Cast(hr.Column("p"), "int"), hr.Literal(3, pa.int32()))
+    other = hr.Not(column("p", "=", "x", pa.string()))
+    assert list(provider.supports_filters_pushdown([other, number])) == [
+        hr.FilterPushdown.EXACT,
+        hr.FilterPushdown.INEXACT,
+    ]
+    assert [row["p"] for row in rows(scan(provider, "p", filters=(other, number)))] == ["3"]
+
+
 def test_filter_on_partition_columns_is_exact_and_skips_files(tmp_path: Path, opened: Path) -> None:
     for year in (2022, 2023, 2024):
         write(tmp_path / "data" / f"year={year}" / f"{year}.arrow", [year])

@@ -20,18 +20,21 @@ _VERSIONS_KEPT = 64
 class CachedCatalog:
     """A CatalogProvider and its answers. Spark asks often, eight times for one statement: a provider is asked once.
 
-    No lock is held while user code runs: it may query the catalog itself. Of two answers at once the first is kept.
+    No lock is held while user code runs: it may query the catalog itself. Of two answers at once the first is kept, and
+    none that was asked for before a ``refresh``.
     """
 
     def __init__(self, name: str, provider: CatalogProvider) -> None:
         self.name = name
         self.provider = provider
         self._lock = threading.Lock()
+        self._refreshed = 0
         self.refresh()
 
     def refresh(self) -> None:
         """Forget all answers. Queries under way go on with the tables they have."""
         with self._lock:
+            self._refreshed += 1
             self._schemas: list[str] | None = None
             self._tables: dict[str, list[str]] = {}
             self._loaded: dict[tuple[str, str], RegisteredTable] = {}
@@ -39,19 +42,21 @@ class CachedCatalog:
 
     def schemas(self) -> list[str]:
         """Raises PlanError, ProviderRaised, as all methods do."""
-        known = self._schemas
+        asked, known = self._refreshed, self._schemas
         if known is None:
             known = self._names("schema_names", self.provider.schema_names)
             with self._lock:
-                self._schemas = known
+                if asked == self._refreshed:
+                    self._schemas = known
         return known
 
     def tables(self, schema: str) -> list[str]:
-        known = self._tables.get(schema)
+        asked, known = self._refreshed, self._tables.get(schema)
         if known is None:
             known = self._names("table_names", lambda: self.provider.table_names(schema))
             with self._lock:
-                self._tables[schema] = known
+                if asked == self._refreshed:
+                    self._tables[schema] = known
         return known
 
     def table(
@@ -61,6 +66,7 @@ class CachedCatalog:
         key = schema, name, version, timestamp
         plain = version is None and timestamp is None
         with self._lock:
+            asked = self._refreshed
             known = self._loaded.get((schema, name)) if plain else self._versions.get(key)
         if known is not None:
             return known
@@ -71,6 +77,8 @@ class CachedCatalog:
             return None
         table = table_of(full_name, provider, f"{type(self.provider).__name__}.table")
         with self._lock:
+            if asked != self._refreshed:
+                return table  # of before the refresh: for this query alone
             if plain:
                 return self._loaded.setdefault((schema, name), table)
             while len(self._versions) >= _VERSIONS_KEPT:

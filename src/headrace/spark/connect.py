@@ -7,6 +7,7 @@ question of the planner, and executors do for the batches of plans with DRIVER p
 
 from __future__ import annotations
 
+import itertools
 import json
 import tempfile
 import threading
@@ -34,6 +35,7 @@ from headrace.transport.reaching import address_towards, listens
 from headrace.worker.payload import payload_of
 
 _installed: dict[str, str] = {}
+_names: dict[str, set[str]] = {}  # of catalogs, by session
 _installing = threading.Lock()
 
 
@@ -52,7 +54,7 @@ class ConnectSpark:
             raise HeadraceError("this SparkSession was stopped; make a new one")
         self.spark = spark
         self._registry = registry
-        self.catalog = catalog
+        self.catalog = _free_name(spark, catalog)
         self._settings: dict[str, str] = {}
         self.endpoint: Endpoint | None = None
         self.planner: Planner | None = None
@@ -65,13 +67,13 @@ class ConnectSpark:
                 self.endpoint = _endpoint(spark)
                 self.planner = Planner(registry, self.endpoint, python="", archive=archive, by_value=True)
                 options["planner"] = spark.client.cache_artifact(self._address(self.endpoint, self.planner))
-            self._settings = {f"spark.sql.catalog.{catalog}": CATALOG_CLASS}
-            self._settings |= {f"spark.sql.catalog.{catalog}.{key}": value for key, value in options.items()}
+            self._settings = {f"spark.sql.catalog.{self.catalog}": CATALOG_CLASS}
+            self._settings |= {f"spark.sql.catalog.{self.catalog}.{key}": value for key, value in options.items()}
             for key, value in self._settings.items():
                 spark.conf.set(key, value)
             with headrace_errors():
                 # The catalog must be there; and the server has to come to this process for the answer, if that plans.
-                spark.sql(f"SHOW TABLES IN {catalog}").collect()
+                spark.sql(f"SHOW TABLES IN {self.catalog}").collect()
         except BaseException:
             self.leave()
             self.close()
@@ -171,6 +173,18 @@ def _brought_along(spark: Any) -> str:
                 spark.addArtifacts(str(archive), file=True)
             _installed[spark.session_id] = archive.name
         return _installed[spark.session_id]
+
+
+def _free_name(spark: Any, wanted: str) -> str:
+    """``wanted``, or it with a number. No name is used twice in a session: the server keeps each catalog for good."""
+    with _installing:
+        used = _names.setdefault(spark.session_id, set())
+        for number in itertools.count(1):
+            name = wanted if number == 1 else f"{wanted}_{number}"
+            if name not in used and spark.conf.get(f"spark.sql.catalog.{name}", None) is None:
+                used.add(name)
+                return name
+    raise AssertionError("there always is another number")
 
 
 def _endpoint(spark: Any) -> Endpoint:

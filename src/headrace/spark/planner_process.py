@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import pickle
 import sys
 from typing import Any
 
 from headrace.errors import PlanError
 from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.spark.classic import tls_identity
 from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.planning import PlanningConnection
@@ -52,11 +54,11 @@ def _mismatch(client: str) -> PlanError:
 
 def main() -> None:
     settings = json.loads(sys.stdin.readline())
-    endpoint = Endpoint(settings["bind"], settings["host"])
+    endpoint = Endpoint(settings["bind"], settings["host"], tls_identity(settings.get))
     planner = ServerPlanner(Registry(), endpoint, settings["archive"])
     ticket = endpoint.offer(PlanningConnection.opener(planner.call), 1, receives=True)
     print(json.dumps({**endpoint.address(ticket), "planner_version": PLANNER_VERSION}), flush=True)
-    sys.stdout = sys.stderr  # what a provider prints goes to the server's log
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed from here on goes to the server's log
     sys.stdin.read()
     planner.close()
     endpoint.close()

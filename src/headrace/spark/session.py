@@ -77,9 +77,7 @@ class SessionContext:
         self._context_id = uuid.uuid4().hex
         self._attached: Attached
         if is_connect(spark):
-            self._attached = ConnectSpark(
-                spark, self._registry, self._context_id, f"{catalog}_{self._context_id[:8]}", planning or "client"
-            )
+            self._attached = ConnectSpark(spark, self._registry, self._context_id, catalog, planning or "client")
         elif planning is not None:
             raise ValueError("planning is for Spark Connect sessions: a classic one plans in this process")
         else:

@@ -30,6 +30,11 @@ def check() -> None:
             raise
         raise ImportError(f"Headrace needs PySpark and there is none (no module {error.name!r}): {_INSTALL}") from None
     found = minor_version(pyspark.__version__)
+    if found >= OLDEST and _is_client_alone():
+        raise ImportError(
+            "this PySpark is the client of Spark Connect alone (pyspark-client), and Headrace needs all of PySpark, "
+            "for Connect sessions too: pip install 'headrace[spark,connect]' in an environment of its own"
+        )
     if found < OLDEST:
         raise ImportError(
             f"Headrace needs PySpark {_text(OLDEST)} or newer, found {pyspark.__version__}: {_INSTALL} in an "
@@ -41,6 +46,12 @@ def check() -> None:
             "something fails, look for a newer Headrace",
             stacklevel=2,
         )
+
+
+def _is_client_alone() -> bool:
+    from pyspark.util import is_remote_only
+
+    return bool(is_remote_only())
 
 
 def minor_version(text: str) -> tuple[int, int]:

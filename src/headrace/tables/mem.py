@@ -90,10 +90,12 @@ class MemTable(TableProvider):
 
     def _kept(self, shares: list[tuple[int, int]], learnt: list[Expr]) -> list[tuple[int, int]]:
         """The shares that may have a row for which all of ``learnt`` are true."""
-        for name in {name for expr in learnt for name in expr.columns()} - self._ranges.keys():
+        needed = {name for expr in learnt for name in expr.columns()}
+        for name in needed - self._ranges.keys():
             self._ranges[name] = [_range(self._table[name].slice(start, stop - start)) for start, stop in shares]
+        ranges = {name: self._ranges[name] for name in needed}  # another query may add to them meanwhile
         stats = [
-            ContainerStats({name: ranges[i] for name, ranges in self._ranges.items()}, stop - start)
+            ContainerStats({name: of_shares[i] for name, of_shares in ranges.items()}, stop - start)
             for i, (start, stop) in enumerate(shares)
         ]
         kept = PruningPredicate(learnt, self._schema).keep(stats)

@@ -21,6 +21,7 @@ from headrace.pruning.predicate import guarantees
 _MOST_BITS = 48
 _NUMBERS = (int, float, decimal.Decimal, datetime.date, datetime.datetime)
 _LOOKED_UP = 2.0  # to look a value up in a list takes as long as to send so many on, and to join a row likewise
+_LEAST_SHARE = 0.05  # values may be spread otherwise than thought: no table counts for less of what it is
 _LONG = 8  # values; pyarrow compares with fewer one by one
 
 
@@ -69,9 +70,11 @@ def _distinct(chunk: Any) -> float | None:
 
 
 def passing_share(filters: Collection[Expr], schema: pa.Schema, facts: Mapping[str, ColumnFacts]) -> float:
-    """The share of rows that pass all ``filters``, as far as these and ``facts`` tell: rather too much, 1 at most.
+    """The share of rows that pass all ``filters``, as far as these and ``facts`` tell.
 
-    Columns often say the same: the narrowest counts in full, each further one by the root of the one before.
+    Values are taken to be spread evenly, which they need not be: so it is never less than a twentieth, but for filters
+    that contradict each other. Columns often say the same: the narrowest counts in full, each further one by the root
+    of the one before.
     """
     if not filters or not facts:
         return 1.0
@@ -80,7 +83,7 @@ def passing_share(filters: Collection[Expr], schema: pa.Schema, facts: Mapping[s
     result = 1.0
     for i, share in enumerate(shares):
         result *= share ** (0.5**i)
-    return result
+    return max(result, _LEAST_SHARE) if result else 0.0
 
 
 def worth_filtering(

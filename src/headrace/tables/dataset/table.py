@@ -249,7 +249,8 @@ class DatasetTable(PerScanProvider):
         """Of all columns, in the rows that pass. A class that has ``statistics`` of its own is asked for these."""
         if type(self).statistics is not DatasetTable.statistics:
             return self.statistics()
-        return self._estimate(self._schema, self._parts, passing_share(filters, self._schema, self._footers.facts))
+        passing = passing_share(filters, self._schema, self._footers.facts)
+        return self._estimate(self._schema, self._matching(self._parts, filters), passing)
 
     def _estimate(
         self, schema: pa.Schema, parts: Sequence[DatasetFile | DatasetMemory], passing: float = 1.0

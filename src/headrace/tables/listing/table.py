@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from headrace.arrow.types import value_bytes
 from headrace.display import names_text
+from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
 from headrace.plan import (
     ExecutionPlan,
@@ -167,8 +168,8 @@ class ListingTable(TableProvider):
             return None
         try:
             return expr.evaluate(self._values)
-        except (NotImplementedError, TypeError):
-            return None
+        except (NotImplementedError, TypeError, EvaluationError):
+            return None  # also where Spark would not have evaluated it: for a value that another filter leaves out
 
     def _kept(self, kept: Sequence[int], filters: Sequence[Expr], limit: int | None = None) -> list[int]:
         """Those of the files ``kept`` so far that may hold a needed row, by their indexes."""

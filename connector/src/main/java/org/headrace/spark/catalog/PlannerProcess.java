@@ -7,6 +7,8 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.nio.charset.StandardCharsets;
+import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -96,8 +98,15 @@ final class PlannerProcess extends SparkListener implements Planner {
     builder.redirectError(ProcessBuilder.Redirect.INHERIT);
     SparkConf conf = SparkEnv.get().conf();
     String host = conf.get("spark.driver.host");
-    Map<String, String> settings =
-        Map.of("archive", archive, "host", host, "bind", conf.get("spark.driver.bindAddress", host));
+    Map<String, String> settings = new HashMap<>();
+    settings.put("archive", archive);
+    settings.put("host", host);
+    settings.put("bind", conf.get("spark.driver.bindAddress", host));
+    for (String tls : List.of("spark.headrace.tls.certificate", "spark.headrace.tls.key")) {
+      if (conf.contains(tls)) {
+        settings.put(tls, conf.get(tls)); // files of the server's: the client's are elsewhere
+      }
+    }
     boolean started = false;
     try {
       process = builder.start();

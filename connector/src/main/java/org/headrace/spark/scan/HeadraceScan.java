@@ -184,7 +184,8 @@ public final class HeadraceScan
   public synchronized void filter(Predicate[] predicates) {
     ArrayNode filters = Planners.JSON.createArrayNode();
     for (Predicate predicate : predicates) {
-      ObjectNode json = predicate.children().length > MOST_VALUES ? null : PredicateJson.of(predicate);
+      boolean tooLong = predicate.children().length - 1 > MOST_VALUES; // the first is the column
+      ObjectNode json = tooLong ? null : PredicateJson.of(predicate);
       if (json != null) {
         filters.add(json);
       }

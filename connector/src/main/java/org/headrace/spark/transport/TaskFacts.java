@@ -6,7 +6,6 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Properties;
-import org.apache.spark.SparkFiles;
 import org.apache.spark.TaskContext;
 
 /**
@@ -23,8 +22,8 @@ final class TaskFacts {
 
   private TaskFacts() {}
 
-  /** Of the task of this thread; nothing where there is none. */
-  static byte[] json() {
+  /** Of the task of this thread, nothing where there is none; {@code files} is where those are that were added. */
+  static byte[] json(String files) {
     TaskContext task = TaskContext.get();
     if (task == null) {
       return new byte[0];
@@ -34,7 +33,7 @@ final class TaskFacts {
       String facts =
           "{\"stage\":" + task.stageId() + ",\"partition\":" + task.partitionId()
               + ",\"attempt\":" + task.attemptNumber() + ",\"task_attempt\":" + task.taskAttemptId()
-              + ",\"cpus\":" + task.cpus() + ",\"files\":" + JSON.writeValueAsString(SparkFiles.getRootDirectory())
+              + ",\"cpus\":" + task.cpus() + ",\"files\":" + JSON.writeValueAsString(files)
               + ",\"resources\":" + resources(task) + "}\n";
       byte[] own = facts.getBytes(StandardCharsets.UTF_8);
       byte[] properties = json(task.getLocalProperties());

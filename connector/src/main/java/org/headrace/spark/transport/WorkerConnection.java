@@ -49,12 +49,12 @@ final class WorkerConnection implements PartitionConnection {
         new FrameInput(place, connection.channel(), connection.selector(), connection.selectionKey(), nonce);
   }
 
-  static WorkerConnection open(Place place, WorkerPool pool, byte[] task) throws IOException {
+  static WorkerConnection open(Place place, WorkerPool pool, byte[] facts, byte[] task) throws IOException {
     long nonce = ThreadLocalRandom.current().nextLong();
     WorkerConnection connection = quietWorker(place, pool, nonce);
     boolean asked = false;
     try {
-      connection.frames.writeRequest(Protocol.request(nonce, place.partition(), TaskFacts.json(), task));
+      connection.frames.writeRequest(Protocol.request(nonce, place.partition(), facts, task));
       asked = true;
     } finally {
       if (!asked) {

@@ -50,14 +50,19 @@ final class WorkerOrigin extends PartitionOrigin {
     if (workers == null) {
       pool = workers = workers();
     }
-    return WorkerConnection.open(place(partition), workers, pickledTask);
+    return WorkerConnection.open(place(partition), workers, TaskFacts.json(archive().getParent()), pickledTask);
+  }
+
+  /** The package, beside the other files that were added: by all, or by the client of a Spark Connect session. */
+  private File archive() {
+    return new File(SparkFiles.getRootDirectory(), archive).getAbsoluteFile();
   }
 
   /** The same every time, or tasks would not share workers. */
   private WorkerPool workers() {
     Map<String, String> env = new HashMap<>();
     env.put("SPARK_REUSE_WORKER", "1");
-    env.put("PYTHONPATH", new File(SparkFiles.getRootDirectory(), archive).getAbsolutePath());
+    env.put("PYTHONPATH", archive().getPath());
     env.put("PYTHONHASHSEED", "0");
     if (sessionOfLogs != null) {
       env.put("PYSPARK_SPARK_SESSION_UUID", sessionOfLogs); // Spark then looks for log lines in a worker's output

@@ -327,9 +327,14 @@ def test_star_join_narrows_the_fact_table_before_it_is_read(
 def test_long_list_of_keys_is_told_up_to_the_cap(ctx: hr.SessionContext, answers: Answers, keys: int) -> None:
     ctx.register_table("many", Dimension(pa.table({"n": range(keys), "wanted": [1] * keys})))
     answers.runtime_columns = ("n",)
-    same(ctx, "SELECT count(*), sum(f.n) FROM t AS f JOIN many ON f.n = many.n WHERE many.wanted = 1")
+    query = "SELECT count(*), sum(f.n) FROM t AS f JOIN many ON f.n = many.n WHERE many.wanted = 1"
+    same(ctx, query)
     learnt = [expr for request in answers.requests for expr in request.runtime_filters]
     assert [len(expr.children()) - 1 for expr in learnt] == ([keys] if keys == 10_000 else [])
+    frame = ctx.sql(query)
+    frame.collect()
+    why = "filters on n: not used: a list of 10,001 values, more than 10,000"
+    assert (why in ctx.explain(frame)) is (keys > 10_000)
 
 
 @pytest.mark.usefixtures("dimension")

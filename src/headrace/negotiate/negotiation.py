@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from collections.abc import Sequence
 
@@ -49,6 +50,7 @@ class Negotiation:
         self.offset = 0
         self.aggregation: OfferedAggregation | None = None
         self.runtime_filters: tuple[Expr, ...] = ()
+        self._left_out: tuple[str, ...] = ()
         self.schema: pa.Schema = table.schema
         self.settings = ScanSettings()
         self._asked: list[OfferedAggregation] = []
@@ -144,6 +146,12 @@ class Negotiation:
         """Learnt while the query runs, after the first plan; ``plan`` again makes use of them. They add up."""
         self.runtime_filters += tuple(expr for expr in filters if expr is not None)
 
+    def leave_out_runtime_filters(self, why: Sequence[str]) -> None:
+        """These were learnt too, and are not passed on; each with its reason, for EXPLAIN."""
+        self._left_out += tuple(why)
+        if self.planned is not None:
+            self.planned = dataclasses.replace(self.planned, left_out=self._left_out)
+
     def is_small(self, most_bytes: int) -> bool:
         """Whether the provider says that the table is no larger than that, as to the columns that are read or filtered.
 
@@ -209,6 +217,7 @@ class Negotiation:
             top_n=self.top_n,
             aggregation=self.aggregation,
             runtime_filter_columns=checked.runtime_filter_columns,
+            left_out=self._left_out,
             statistics=checked.statistics,
             promises=promises_of(
                 self.table,

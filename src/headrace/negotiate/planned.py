@@ -48,6 +48,8 @@ class PlannedScan:
     top_n: OfferedTopN | None = None
     aggregation: OfferedAggregation | None = None
     runtime_filter_columns: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Runtime filters that were not passed on, and why."""
     promises: Promises | None = None
 
     @property

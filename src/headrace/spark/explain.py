@@ -154,8 +154,8 @@ def _deeper(scan: PlannedScan) -> list[str]:
         why = offered.why_not or _AGGREGATES[offered.answer]
         lines.append(f"  aggregation   {shown}  {offered.answer.name}: {why}")
     if scan.runtime_filter_columns:
-        learnt = ", ".join(map(filter_text, scan.request.runtime_filters))
-        found = learnt or "none learnt yet: they come while the query runs"
+        learnt = [*map(filter_text, scan.request.runtime_filters), *(f"not used: {why}" for why in scan.left_out)]
+        found = ", ".join(learnt) or "none learnt yet: they come while the query runs"
         lines.append(f"  runtime       filters on {', '.join(scan.runtime_filter_columns)}: {found}")
     return lines
 

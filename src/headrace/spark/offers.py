@@ -92,6 +92,10 @@ def _runtime_filters(negotiation: Negotiation, nodes: list[dict[str, Any] | None
     negotiation.offer_runtime_filters([decode(node) for node in nodes])
 
 
+def _runtime_filters_left_out(negotiation: Negotiation, why: list[str]) -> None:
+    negotiation.leave_out_runtime_filters(why)
+
+
 def _is_small(negotiation: Negotiation, most_bytes: int) -> bool:
     return negotiation.is_small(most_bytes)
 
@@ -114,6 +118,7 @@ _OFFERS: dict[str, Callable[[Negotiation, Any], Any]] = {
     "asked_aggregation": _asked_aggregation,
     "aggregation": _aggregation,
     "runtime_filters": _runtime_filters,
+    "runtime_filters_left_out": _runtime_filters_left_out,
     "is_small": _is_small,
     "settings": _settings,
 }

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.Objects;
 import java.util.OptionalLong;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -183,12 +184,21 @@ public final class HeadraceScan
   @Override
   public synchronized void filter(Predicate[] predicates) {
     ArrayNode filters = Planners.JSON.createArrayNode();
+    ArrayNode leftOut = Planners.JSON.createArrayNode();
     for (Predicate predicate : predicates) {
-      boolean tooLong = predicate.children().length - 1 > MOST_VALUES; // the first is the column
-      ObjectNode json = tooLong ? null : PredicateJson.of(predicate);
+      int values = predicate.children().length - 1; // the first is the column
+      ObjectNode json = values > MOST_VALUES ? null : PredicateJson.of(predicate);
       if (json != null) {
         filters.add(json);
+      } else {
+        leftOut.add(
+            values > MOST_VALUES
+                ? String.format(Locale.ROOT, "a list of %,d values, more than %,d", values, MOST_VALUES)
+                : "a filter of Spark's that has no form here");
       }
+    }
+    if (!leftOut.isEmpty()) {
+      negotiation.offer("runtime_filters_left_out", leftOut);
     }
     if (!filters.isEmpty()) {
       negotiation.tell("runtime_filters", filters);

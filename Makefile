@@ -50,8 +50,9 @@ else
 	$(BIN)/python -m pytest --soak tests/soak
 endif
 
-test-oldest:  ## Run the core tests on the oldest Spark, in an environment of its own
+test-oldest:  ## Run the core tests on the oldest Spark, in an environment of its own, and compile the connector against it
 	$(MAKE) test SPARK=4.0 VENV=.venv-oldest TESTS="$(DAILY) -n 2 --dist loadfile --no-loadscope-reorder tests/spark -m core"
+	.venv-oldest/bin/python -m tools.classes --jar
 
 matrix: $(STAMP) jars  ## Run the tests on every Spark, JDK and Python at hand; writes docs/compatibility.md
 	$(BIN)/python -m tools.matrix $(ARGS)

@@ -92,7 +92,7 @@ def worth_filtering(
     """What to ask of each row because of ``learnt``, where a share ``passing`` of the rows is to be read otherwise.
 
     A value that is looked up costs, whatever comes of it. So a long list has to leave out enough rows that pass all
-    the rest. Of any other its least and greatest value are left, which cost little and skip the same row groups.
+    the rest. Of any other its least and greatest value are left, which cost little and skip row groups too.
     """
     lists = [
         (density, expr)

@@ -242,7 +242,7 @@ class DatasetTable(PerScanProvider):
         alike = all(self._views.field(name).type == self._schema.field(name).type for name in read)
         return condition if alike else _condition(filters, self._views)
 
-    def statistics(self) -> Statistics | None:
+    def statistics(self) -> Statistics:
         return self._estimate(self._schema, self._parts)
 
     def estimated(self, filters: Sequence[Expr]) -> Statistics | None:

@@ -19,8 +19,8 @@ One wheel and one jar serve PySpark 4.0, 4.1, 4.2 and 4.3. `pip install headrace
 it is; `pip install 'headrace[spark]'` brings one where there is none. PySpark 3.5 is refused when `headrace.spark` is
 imported, and a version newer than these is used with a warning.
 
-"all" are the tests of `tests/spark` and those of Spark Connect, the "core" is session, negotiation, filters,
-partitioning, streaming, results and early stop; where a row names files of `tests/spark`, these alone were run.
+"all" are the tests of `tests/spark` and, from 2026-11-17 on, those of Spark Connect; the "core" is session,
+negotiation, filters, partitioning, streaming, results and early stop; where a row names files of `tests/spark`, these alone were run.
 
 *This page is made by `make matrix`, which installs the wheel beside each Spark and runs the tests on it. Do not edit.*
 """

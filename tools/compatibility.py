@@ -20,7 +20,8 @@ it is; `pip install 'headrace[spark]'` brings one where there is none. PySpark 3
 imported, and a version newer than these is used with a warning.
 
 "all" are the tests of `tests/spark` and, from 2026-11-17 on, those of Spark Connect; the "core" is session,
-negotiation, filters, partitioning, streaming, results and early stop; where a row names files of `tests/spark`, these alone were run.
+negotiation, filters, partitioning, streaming, results and early stop; where a row names files of `tests/spark`, these
+alone were run.
 
 *This page is made by `make matrix`, which installs the wheel beside each Spark and runs the tests on it. Do not edit.*
 """

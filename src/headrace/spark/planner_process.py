@@ -58,7 +58,8 @@ def main() -> None:
     planner = ServerPlanner(Registry(), endpoint, settings["archive"])
     ticket = endpoint.offer(PlanningConnection.opener(planner.call), 1, receives=True)
     print(json.dumps({**endpoint.address(ticket), "planner_version": PLANNER_VERSION}), flush=True)
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed from here on goes to the server's log
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed from here on goes to the server's log,
+    sys.stdout = sys.stderr  # and at once, where Python prints it
     sys.stdin.read()
     planner.close()
     endpoint.close()

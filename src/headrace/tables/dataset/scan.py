@@ -55,7 +55,8 @@ class DatasetScan(TableProvider):
         plan = self._table.scan(request)
         if request.aggregation in self._complete:
             assert isinstance(plan, DatasetAggregatePlan)
-            return plan.complete()
+            complete = plan.complete()
+            return complete.known() or complete
         return plan
 
     def statistics(self) -> Statistics | None:

@@ -5,13 +5,14 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.SparkStrategy;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The optimizer rules of a session with Headrace's tables; driver JVM. */
+/** The optimizer rules and the strategy of a session with Headrace's tables; driver JVM. */
 public final class ScanRules {
   private ScanRules() {}
 
-  /** Adds the rules to a session, once; called from Python. */
+  /** Adds them to a session, once; called from Python. */
   public static void install(SparkSession session) {
     List<Rule<LogicalPlan>> all =
         new ArrayList<>(CollectionConverters.asJava(session.experimental().extraOptimizations()));
@@ -21,5 +22,11 @@ public final class ScanRules {
       }
     }
     session.experimental().extraOptimizations_$eq(CollectionConverters.asScala(all).toList());
+    List<SparkStrategy> strategies =
+        new ArrayList<>(CollectionConverters.asJava(session.experimental().extraStrategies()));
+    if (strategies.stream().noneMatch(KnownRowsStrategy.class::isInstance)) {
+      strategies.add(new KnownRowsStrategy(session));
+      session.experimental().extraStrategies_$eq(CollectionConverters.asScala(strategies).toList());
+    }
   }
 }

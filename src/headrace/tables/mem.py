@@ -14,6 +14,7 @@ from headrace.arrow.mismatch import mismatch
 from headrace.arrow.sending import is_light
 from headrace.arrow.sources import BatchSource
 from headrace.arrow.types import filterable, is_view, wire_type
+from headrace.arrow.views import plain_where_in_a_row
 from headrace.display import names_text
 from headrace.errors import SchemaMismatchError
 from headrace.expr.nodes import Expr
@@ -57,7 +58,7 @@ class MemTable(TableProvider):
         buffers = DamageCheck(table.schema, read=views)  # here once, others whenever they are converted
         for batch in table.to_batches():
             _refuse(buffers.damage(batch))
-        self._table = _without_small_batches(_with_plain_values(table))
+        self._table = _without_small_batches(_with_plain_text(_with_plain_values(table)))
         self._schema = pa.schema([filterable(field) for field in self._table.schema])
         self._partitions = partitions
         self._ranges: dict[str, list[ColumnStats]] = {}
@@ -220,6 +221,15 @@ def _with_plain_values(table: pa.Table) -> pa.Table:
         for field in table.schema
     ]
     return table_in_types(table, pa.schema(fields, table.schema.metadata))
+
+
+def _with_plain_text(table: pa.Table) -> pa.Table:
+    """The table with plain text over the same memory for views of text that lies in a row, as polars' often does."""
+    for i, field in enumerate(table.schema):
+        if is_view(field.type):
+            column = plain_where_in_a_row(table.column(i))
+            table = table.set_column(i, field.with_type(column.type), column)
+    return table
 
 
 def _with_light_views(schema: pa.Schema, table: pa.Table) -> pa.Schema:

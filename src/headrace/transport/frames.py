@@ -71,7 +71,7 @@ class FrameWriter:
         self._begun = True
         self._has_dictionaries = any(pa.types.is_dictionary(kind) for kind in self._schema.types)
         self._ipc = None
-        frame = self._frame(FrameKind.SCHEMA, memoryview(self._schema.serialize()), [], self._flags)
+        frame = self._frame(FrameKind.SCHEMA, memoryview(_serialized(self._schema)), [], self._flags)
         if held:
             self._held = frame
         else:
@@ -123,6 +123,18 @@ class FrameWriter:
             )
         header = FRAME_HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body, self._nonce)
         return [header, first, *second]
+
+
+_last_serialized: tuple[pa.Schema, pa.Buffer] | None = None
+
+
+def _serialized(schema: pa.Schema) -> pa.Buffer:
+    """As an IPC message. Most partitions have the very schema of the one before. Any number of threads."""
+    global _last_serialized
+    last = _last_serialized
+    if last is None or last[0] is not schema:
+        _last_serialized = last = schema, schema.serialize()
+    return last[1]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ def run() -> None:
     sys.modules["pyspark.worker"] = headrace.worker.task
     from pyspark import daemon
 
-    headrace.worker.task.hide_modules_from_collector()
+    headrace.worker.task.collect_garbage()
     daemon.manager()
 
 

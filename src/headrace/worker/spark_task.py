@@ -12,10 +12,7 @@ from typing import Any
 @contextlib.contextmanager
 def known(facts: bytes) -> Iterator[None]:
     """Surrounds one task. ``facts`` are the JVM's ``TaskFacts``; none where Spark runs no task."""
-    from pyspark import SparkFiles, TaskContext  # loaded already, by the daemon
-    from pyspark.resource import ResourceInformation
-
-    context_class: Any = TaskContext
+    context_class, files, resource_class = _classes()
     context_class._setTaskContext(None)
     if facts:
         own, _, of_stage = facts.partition(b"\n")
@@ -24,15 +21,21 @@ def known(facts: bytes) -> Iterator[None]:
         context._stageId, context._partitionId = told["stage"], told["partition"]
         context._attemptNumber, context._taskAttemptId = told["attempt"], told["task_attempt"]
         context._cpus, context._localProperties = told["cpus"], dict(_properties(of_stage))
-        context._resources = {
-            name: ResourceInformation(name, addresses) for name, addresses in told["resources"].items()
-        }
-        files: Any = SparkFiles
+        context._resources = {name: resource_class(name, addresses) for name, addresses in told["resources"].items()}
         files._root_directory, files._is_running_on_worker = told["files"], True
     try:
         yield
     finally:
         context_class._setTaskContext(None)
+
+
+@functools.cache
+def _classes() -> tuple[Any, Any, Any]:
+    """PySpark's, which the daemon has loaded already: an import statement takes its time all the same."""
+    from pyspark import SparkFiles, TaskContext
+    from pyspark.resource import ResourceInformation
+
+    return TaskContext, SparkFiles, ResourceInformation
 
 
 @functools.lru_cache(maxsize=1)  # all tasks of a stage have the same, every setting of the session among them

@@ -8,6 +8,7 @@ import enum
 import math
 import numbers
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -172,3 +173,28 @@ def literal_value(literal: Literal) -> Any:
                 raise
             return None  # a timestamp beyond the year 9999
     return canonical(literal.value, kind)
+
+
+_PLAIN: dict[Kind | None, type] = {
+    Kind.INT: int,
+    Kind.STRING: str,
+    Kind.BINARY: bytes,
+    Kind.DATE: datetime.date,
+    Kind.DECIMAL: decimal.Decimal,
+}
+
+
+def plain_values(literals: Sequence[Expr]) -> list[Any] | None:
+    """The values of literals of one type, if ``literal_value`` would change none of them; there may be thousands."""
+    first = literals[0]
+    if not isinstance(first, Literal):
+        return None
+    type_, plain = first.type, _PLAIN.get(kind_of(first.type))
+    for one in literals:
+        if (
+            not isinstance(one, Literal)
+            or type(one.value) is not plain
+            or (one.type is not type_ and one.type != type_)
+        ):
+            return None
+    return [one.value for one in literals if isinstance(one, Literal)]

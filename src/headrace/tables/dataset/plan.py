@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.arrow.types import with_nested
 from headrace.plan import ExecutionPlan, Partitioning, Placement, Statistics
 from headrace.tables.dataset.footers import is_parquet, row_groups_in
+from headrace.tables.dataset.row_groups import RowGroupPruning
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -96,10 +97,15 @@ class DatasetPlan(ExecutionPlan):
         limit_of_each_file: bool = False,
         runtime_filter_columns: Sequence[str] = (),
         repeated: Collection[str] = (),
+        pruning: RowGroupPruning | None = None,
     ) -> None:
-        """``repeated``: columns of text or bytes with few values, which Parquet files are to give as dictionaries."""
+        """``repeated``: columns of text or bytes with few values, which Parquet files are to give as dictionaries.
+
+        ``pruning``: by which Parquet row groups are skipped, beside those that pyarrow skips because of ``condition``.
+        """
         self.schema = with_dictionaries(schema, repeated)
         self._repeated = repeated
+        self._pruning = pruning
         self.partitioning = partitioning
         self.dataset_schema = dataset_schema
         self.runtime_filter_columns = runtime_filter_columns
@@ -157,6 +163,8 @@ class DatasetPlan(ExecutionPlan):
         """The matching rows of one piece, in batches that are not empty; ``missing``: how many are wanted."""
         try:
             fragment, schema = self._opened(piece)
+            if self._pruning is not None and isinstance(piece, Piece) and is_parquet(piece.format):
+                fragment = self._pruning.narrowed(fragment, piece.keys)
             scanner = fragment.scanner(
                 schema=schema,
                 columns=self.schema.names,

@@ -31,7 +31,8 @@ from headrace.provider import (
     TableProvider,
     pushdown_exact_where_possible,
 )
-from headrace.tables.dataset.aggregate import DatasetAggregatePlan, has_exact_bounds
+from headrace.tables.dataset.aggregate import DatasetAggregatePlan
+from headrace.tables.dataset.chunks import has_exact_bounds
 from headrace.tables.dataset.files import (
     IN_MEMORY,
     DatasetFile,
@@ -43,6 +44,7 @@ from headrace.tables.dataset.files import (
 )
 from headrace.tables.dataset.footers import Footers
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_read_dictionaries, has_views
+from headrace.tables.dataset.row_groups import RowGroupPruning
 from headrace.tables.dataset.scan import DatasetScan
 from headrace.tables.dataset.selectivity import passing_share, worth_filtering
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
@@ -198,6 +200,7 @@ class DatasetTable(PerScanProvider):
             total_files=sum(isinstance(part, DatasetFile) for part in self._parts),
             runtime_filter_columns=self._comparable if self._filterable else (),
             repeated=self._repeated(request, filters) if repeated else (),
+            pruning=RowGroupPruning.of((*request.filters, *learnt), self._schema) if self._filterable else None,
         )
 
     def _repeated(self, request: ScanRequest, filters: Sequence[Expr]) -> list[str]:

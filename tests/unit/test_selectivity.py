@@ -157,6 +157,15 @@ def test_what_is_no_long_list_of_known_numbers_is_left_alone() -> None:
     assert worth_filtering([*others, unknown], 0.001, 1, FACTS) == [*others, unknown]
 
 
+def test_plan_says_which_list_rows_are_not_looked_up_in(table: hr.DatasetTable) -> None:
+    most, few = one_of("id", range(0, ROWS, 2)), one_of("id", range(0, ROWS, ROWS // 10))
+    for learnt, said in ((most, "of 30,000 values for id the least and greatest are asked of rows"), (few, "1 files")):
+        schema = pa.schema([SCHEMA.field("id")])
+        text = table.scan(hr.ScanRequest(schema, ("id",), runtime_filters=(learnt,))).describe()
+        assert said in text
+        assert ("values for" in text) is (learnt is most)
+
+
 def test_rows_of_a_narrowed_scan_are_a_part_that_has_every_match(table: hr.DatasetTable) -> None:
     wanted = one_of("id", range(5, ROWS - 5))
     request = hr.ScanRequest(SCHEMA, tuple(SCHEMA.names), runtime_filters=(wanted,))

@@ -98,14 +98,18 @@ class DatasetPlan(ExecutionPlan):
         runtime_filter_columns: Sequence[str] = (),
         repeated: Collection[str] = (),
         pruning: RowGroupPruning | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         """``repeated``: columns of text or bytes with few values, which Parquet files are to give as dictionaries.
 
         ``pruning``: by which Parquet row groups are skipped, beside those that pyarrow skips because of ``condition``.
+
+        ``notes``: what else EXPLAIN is to say.
         """
         self.schema = with_dictionaries(schema, repeated)
         self._repeated = repeated
         self._pruning = pruning
+        self._notes = notes
         self.partitioning = partitioning
         self.dataset_schema = dataset_schema
         self.runtime_filter_columns = runtime_filter_columns
@@ -139,10 +143,10 @@ class DatasetPlan(ExecutionPlan):
         rows = sum(piece.rows.num_rows for piece in every if isinstance(piece, MemoryPiece))
         memory = [f"{rows:,} rows in memory"] if len(pieces) < len(every) else []
         if memory and not self._total_files:
-            return memory[0]
+            return ", ".join([*memory, *self._notes])
         read = len({piece.path for piece in pieces})
         kinds = ", ".join(sorted({piece.format.default_extname for piece in pieces})) or "nothing"
-        return ", ".join([f"{kinds}, {read:,} of {self._total_files:,} files", *memory])
+        return ", ".join([f"{kinds}, {read:,} of {self._total_files:,} files", *memory, *self._notes])
 
     def statistics(self) -> Statistics:
         """Estimates for the files that are left, before filters inside of them."""

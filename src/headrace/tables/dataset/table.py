@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.arrow.types import filterable, is_filterable
 from headrace.display import names_text
 from headrace.errors import EvaluationError
-from headrace.expr.nodes import Expr
+from headrace.expr.nodes import Expr, InList
 from headrace.expr.semantics import is_comparable, spark_view
 from headrace.plan import (
     Aggregation,
@@ -184,6 +184,7 @@ class DatasetTable(PerScanProvider):
         passing = passing_share(request.filters, self._schema, self._footers.facts)
         asked = worth_filtering(learnt, passing, len(request.projection), self._footers.facts)
         filters = (*request.filters, *(asked if self._filterable else ()))
+        ranged = [expr for expr in learnt if self._filterable and expr not in asked]
         groups, partitioning = self._together(needed) if together else self._arranged(parts, needed, request)
         unpruned = pa.schema([self._schema.field(name) for name in request.projection])
         condition = _condition(filters, self._schema)
@@ -201,6 +202,7 @@ class DatasetTable(PerScanProvider):
             runtime_filter_columns=self._comparable if self._filterable else (),
             repeated=self._repeated(request, filters) if repeated else (),
             pruning=RowGroupPruning.of((*request.filters, *learnt), self._schema) if self._filterable else None,
+            notes=[note for expr in ranged for note in _range_notes(expr)],
         )
 
     def _repeated(self, request: ScanRequest, filters: Sequence[Expr]) -> list[str]:
@@ -309,6 +311,16 @@ def _condition(filters: Sequence[Expr], schema: pa.Schema) -> Any:
         translated = expr.to_pyarrow(schema=schema)
         condition = translated if condition is None else condition & translated
     return condition
+
+
+def _range_notes(learnt: Expr) -> list[str]:
+    """What EXPLAIN says of a list that rows are not compared with."""
+    if not isinstance(learnt, InList):
+        return []
+    return [
+        f"of {len(learnt.values):,} values for {learnt.operand!r} the least and greatest are asked of rows "
+        "(to look up all would leave out too few)"
+    ]
 
 
 def _partition_keys(keys: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

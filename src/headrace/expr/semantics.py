@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+import functools
 import math
 import numbers
 import operator
@@ -81,6 +82,7 @@ def spark_view(type_: pa.DataType) -> pa.DataType | None:
         return None
 
 
+@functools.lru_cache(maxsize=1000)  # a table may have thousands of columns of a few types
 def is_comparable(type_: pa.DataType) -> bool:
     """Whether Spark compares the values of a column of this Arrow type."""
     view = spark_view(type_)

@@ -165,7 +165,7 @@ class DatasetTable(PerScanProvider):
         """Whether footers are likely to tell all of it: those that were looked into would."""
         columns = set(operand_columns(aggregation)) - set(self._keys.schema.names)
         exact = all(has_exact_bounds(self._schema.field(name).type) for name in ranged_columns(aggregation))
-        return exact and columns <= self._footers.ranged
+        return exact and all(self._footers.facts(name) is not None for name in columns)
 
     def _rows(
         self,
@@ -181,8 +181,9 @@ class DatasetTable(PerScanProvider):
         """
         learnt = [expr for expr in request.runtime_filters if expr.to_pyarrow(schema=self._schema) is not None]
         needed = self._matching(parts, learnt) if self._filterable else parts
-        passing = passing_share(request.filters, self._schema, self._footers.facts)
-        asked = worth_filtering(learnt, passing, len(request.projection), self._footers.facts)
+        facts = self._footers.facts_for((*request.filters, *learnt))
+        passing = passing_share(request.filters, self._schema, facts)
+        asked = worth_filtering(learnt, passing, len(request.projection), facts)
         filters = (*request.filters, *(asked if self._filterable else ()))
         ranged = [expr for expr in learnt if self._filterable and expr not in asked]
         groups, partitioning = self._together(needed) if together else self._arranged(parts, needed, request)
@@ -254,7 +255,7 @@ class DatasetTable(PerScanProvider):
         """Of all columns, in the rows that pass. A class that has ``statistics`` of its own is asked for these."""
         if type(self).statistics is not DatasetTable.statistics:
             return self.statistics()
-        passing = passing_share(filters, self._schema, self._footers.facts)
+        passing = passing_share(filters, self._schema, self._footers.facts_for(filters))
         return self._estimate(self._schema, self._matching(self._parts, filters), passing)
 
     def _estimate(

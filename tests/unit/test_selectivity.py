@@ -15,6 +15,8 @@ import pytest
 
 import headrace as hr
 from headrace.expr import Column, Comparison, Expr, InList, IsNull, Literal, Or
+from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.registry import RegisteredTable
 from headrace.tables.dataset.selectivity import ColumnFacts, passing_share, worth_filtering
 
 ROWS = 60_000
@@ -124,6 +126,9 @@ def test_class_with_statistics_of_its_own_is_asked_for_them(tmp_path: Path) -> N
     scan = Known(tmp_path / "known").for_scan()
     scan.supports_filters_pushdown([equals("code", 5000)])
     assert scan.statistics() == hr.Statistics(17, 1700)
+    negotiation = Negotiation(RegisteredTable.of("known", Known(tmp_path / "known")))
+    negotiation.offer_filters([equals("code", 5000)])
+    assert negotiation.plan().statistics == hr.Statistics(17, 1700)
 
 
 FACTS = {"id": ColumnFacts(low=0, high=999), "code": ColumnFacts(low=0, high=9999)}

@@ -92,7 +92,7 @@ class DatasetPlan(ExecutionPlan):
         limit: int | None,
         partitions: list[list[Piece | MemoryPiece]],
         partitioning: Partitioning,
-        statistics: Statistics,
+        statistics: Statistics | None,
         total_files: int,
         limit_of_each_file: bool = False,
         runtime_filter_columns: Sequence[str] = (),
@@ -148,8 +148,8 @@ class DatasetPlan(ExecutionPlan):
         kinds = ", ".join(sorted({piece.format.default_extname for piece in pieces})) or "nothing"
         return ", ".join([f"{kinds}, {read:,} of {self._total_files:,} files", *memory, *self._notes])
 
-    def statistics(self) -> Statistics:
-        """Estimates for the files that are left, before filters inside of them."""
+    def statistics(self) -> Statistics | None:
+        """Estimates for the files that are left, and of what the filters leave; None where the table knows better."""
         return self._statistics
 
     def _condition_for(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> Any:

@@ -198,7 +198,7 @@ class DatasetTable(PerScanProvider):
             limit_of_each_file=bool(request.order),
             partitions=groups,
             partitioning=partitioning,
-            statistics=self._estimate(unpruned, needed, passing),
+            statistics=None if self._has_own_statistics else self._estimate(unpruned, needed, passing),
             total_files=sum(isinstance(part, DatasetFile) for part in self._parts),
             runtime_filter_columns=self._comparable if self._filterable else (),
             repeated=self._repeated(request, filters) if repeated else (),
@@ -251,9 +251,14 @@ class DatasetTable(PerScanProvider):
     def statistics(self) -> Statistics:
         return self._estimate(self._schema, self._parts)
 
+    @property
+    def _has_own_statistics(self) -> bool:
+        """Whether a subclass says it better: then that counts for every scan, whatever is read and filtered."""
+        return type(self).statistics is not DatasetTable.statistics
+
     def estimated(self, filters: Sequence[Expr]) -> Statistics | None:
         """Of all columns, in the rows that pass. A class that has ``statistics`` of its own is asked for these."""
-        if type(self).statistics is not DatasetTable.statistics:
+        if self._has_own_statistics:
             return self.statistics()
         passing = passing_share(filters, self._schema, self._footers.facts_for(filters))
         return self._estimate(self._schema, self._matching(self._parts, filters), passing)

@@ -43,3 +43,28 @@ def test_dataset_of_files_and_memory_is_queried_as_one(ctx: hr.SessionContext, t
     ]
     assert ctx.collect("SELECT s FROM both WHERE id IN (4, 5) ORDER BY id")["s"].to_pylist() == ["e", "f"]
     assert "5 rows in memory" in ctx.explain("SELECT * FROM both")
+
+
+def test_dataset_with_nulls_in_its_key_gives_what_sparks_own_reader_gives(
+    ctx: hr.SessionContext, tmp_path: Path
+) -> None:
+    keys = [None if i % 100 < 2 else i for i in range(1000)]
+    prices = [None if i % 3 == 0 else float("nan") if i % 50 == 7 else i / 4 for i in range(1000)]
+    sales = pa.table(
+        {"day": pa.array(keys, pa.int32()), "price": prices, "item": [f"item {i:04}" for i in range(1000)]}
+    )
+    pq.write_table(sales, tmp_path / "sales.parquet", row_group_size=100)
+    ctx.register_table("ours", hr.DatasetTable(tmp_path / "sales.parquet"))
+    ctx.spark.read.parquet(str(tmp_path / "sales.parquet")).createOrReplaceTempView("theirs")
+    ctx.spark.range(1000).selectExpr("CAST(id AS INT) AS day", "id DIV 30 AS month").createOrReplaceTempView("days")
+    try:
+        for query in (
+            "SELECT * FROM {} WHERE day < 50 ORDER BY item",
+            "SELECT * FROM {} WHERE day IS NULL OR price > 240 ORDER BY item",
+            "SELECT count(*), sum(day) FROM {} WHERE item LIKE 'item 04%' AND NOT day BETWEEN 410 AND 490",
+            "SELECT count(*), count(price) FROM {} JOIN days USING (day) WHERE month = 7",
+        ):
+            assert str(ctx.sql(query.format("ours")).collect()) == str(ctx.sql(query.format("theirs")).collect()), query
+    finally:
+        ctx.spark.catalog.dropTempView("theirs")
+        ctx.spark.catalog.dropTempView("days")

@@ -383,3 +383,15 @@ def test_explain_tells_what_was_offered_and_answered(ctx: hr.SessionContext, ans
     assert "UNSUPPORTED: Spark casts a partial sum(d) of decimals back" in text
     answers.runtime_columns = ("k",)
     assert "runtime       filters on k: none learnt yet" in ctx.explain("SELECT k, n FROM t WHERE n > 3")
+
+
+def test_explain_tells_what_became_of_an_offset(ctx: hr.SessionContext, answers: Answers) -> None:
+    alone, after_a_limit = "SELECT n FROM t OFFSET 50", "SELECT n FROM t LIMIT 5 OFFSET 3"
+    assert "offset" not in ctx.explain("SELECT n FROM t LIMIT 5")
+    text = ctx.explain(alone)
+    assert "offset        the first 50 rows, not pushed: the provider leaves out no rows" in text
+    assert "limit         none in the query" in text
+    answers.offset = True
+    assert "offset        the first 50 rows are left out" in ctx.explain(alone)
+    text = ctx.explain(after_a_limit)
+    assert "offset        the first 3 rows, not pushed: Spark cuts to the limit itself, and would cut too much" in text

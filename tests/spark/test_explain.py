@@ -113,6 +113,38 @@ def test_explain_filters_say_what_was_not_used_and_what_spark_does(ctx: hr.Sessi
 
 
 @pytest.mark.parametrize(
+    ("condition", "offered", "reason"),
+    [
+        ("st.x > 1", "st.x > 1  EXACT", None),
+        ("m['k'] = 1", None, "(v.m['k'] = 1L): of nested values Spark offers fields of structs, not what is inside of"),
+        ("arr[0].y = 1", None, "(v.arr[0].`y` = 1L): of nested values Spark offers fields of structs, not what is"),
+        ("st.s RLIKE 'x'", "st.s IS NOT NULL  EXACT", "RLIKE(v.st.`s`, 'x'): Spark has no form of it for sources"),
+        (f"st.x NOT IN ({', '.join(map(str, range(300)))})", "and 280 more)  EXACT", None),
+    ],
+    ids=["struct", "map", "array", "rlike", "long list"],
+)
+def test_explain_says_which_filters_spark_does_not_offer_and_why(
+    ctx: hr.SessionContext, condition: str, offered: str | None, reason: str | None
+) -> None:
+    maps = pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))
+    nested = pa.table({"n": [1], "st": [{"x": 1, "s": "a"}], "arr": [[{"y": 1}]], "m": maps})
+    ctx.register_table("v", table_of(nested, answer=exact))
+    found = lines(ctx.explain(f"SELECT n FROM v WHERE {condition}"))
+    assert offered is None or offered in found["filters"]
+    assert ("not offered" in found) is (reason is not None)
+    assert reason is None or found["not offered"].startswith(reason)
+
+
+def test_explain_long_condition_of_sparks_is_cut(ctx: hr.SessionContext) -> None:
+    ctx.register_table("u", table_of(DATA))
+    text = ctx.explain(f"SELECT n FROM u WHERE n NOT IN ({', '.join(map(str, range(3000)))})")
+    assert "n NOT IN (" in text
+    assert "left to Spark" in text
+    assert "characters)" in text
+    assert len(text) < 3000
+
+
+@pytest.mark.parametrize(
     ("query", "reason"),
     [
         ("SELECT n FROM t ORDER BY n LIMIT 1", "the query orders first"),

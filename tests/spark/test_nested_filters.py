@@ -56,6 +56,9 @@ def test_join_of_many_tables_nests_runtime_filters_twice_at_most(
         frame = ctx.sql(f"SELECT count(*) AS c FROM {first} {joins} WHERE {first}.s LIKE 'x_y'")  # a filter for Spark
         jframe: Any = frame._jdf
         assert 1 <= depth(jframe.queryExecution().optimizedPlan()) <= 2
+        dropped = [line for line in ctx.explain(frame).splitlines() if "would be learnt in more than two steps" in line]
+        assert dropped
+        assert all(line.count("not used: the one on ") == 1 for line in dropped)
         assert ctx.collect(frame).to_pylist() == [{"c": ROWS}]
     finally:
         ctx.spark.conf.unset("spark.sql.adaptive.enabled")

@@ -171,9 +171,9 @@ def test_footers_of_many_files_are_one_task(tmp_path: Path) -> None:
 
 
 def test_footers_of_very_many_files_are_several_tasks() -> None:
-    assert Footers(1.0, {}, size=900.0).in_a_task() == 1000
-    assert Footers(1.0, {}, size=100_000.0).in_a_task() == 41
-    assert Footers(1.0, {}, size=1e9).in_a_task() == 1
+    assert Footers(1.0, pa.schema([]), size=900.0).in_a_task() == 1000
+    assert Footers(1.0, pa.schema([]), size=100_000.0).in_a_task() == 41
+    assert Footers(1.0, pa.schema([]), size=1e9).in_a_task() == 1
 
 
 @pytest.mark.parametrize("column", ["unknown", "another"])

@@ -69,6 +69,14 @@ def test_repr_is_readable_sql(expr: Expr, text: str) -> None:
     assert repr(expr) == text
 
 
+def test_repr_of_a_long_list_shows_its_first_values() -> None:
+    few, many = (tuple(Literal(i, pa.int64()) for i in range(n)) for n in (20, 1500))
+    shown = ", ".join(map(str, range(20)))
+    assert repr(InList(A, few)) == f"a IN ({shown})"
+    assert repr(InList(A, many)) == f"a IN ({shown}, and 1,480 more)"
+    assert repr(Or(LESS, Not(InList(A, many)))) == f"(a < 1) OR (a NOT IN ({shown}, and 1,480 more))"
+
+
 def test_literal_nan_equals_nan_and_hashes_alike() -> None:
     a, b = Literal(float("nan"), pa.float64()), Literal(float("nan"), pa.float64())
     assert a == b

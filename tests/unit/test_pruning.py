@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import pickle
 from decimal import Decimal
 from random import Random
 from typing import Any
@@ -388,3 +389,26 @@ def test_keep_unknown_parts_keep_the_container() -> None:
     assert keep([Comparison("=", Call("ABS", (A,)), lit(1))], pa.int64(), min=5, max=6)
     assert keep([cmp("=", 1)], pa.string(), min="x", max="y")
     assert keep([cmp("=", 1, Column("missing"))], pa.int64(), min=5, max=6)
+
+
+def test_predicate_names_the_columns_whose_statistics_it_uses() -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64()), ("c", pa.string()), ("d", pa.int64())])
+    nested = cmp("=", 1, Column("n", ("x",)))
+    filters = [Or(cmp("=", 1), And(cmp("=", 2, B), nested)), StringMatch("CONTAINS", Column("c"), lit("x"))]
+    assert PruningPredicate(filters, schema).columns == {"a", "b", "c", "n", "n.x"}
+    assert PruningPredicate([Comparison("=", Call("ABS", (A,)), lit(1))], schema).columns == frozenset()
+
+
+def test_predicate_that_was_used_and_pickled_answers_the_same() -> None:
+    long = InList(A, tuple(lit(value) for value in range(0, 9000, 3)))
+    containers = [ContainerStats({"a": ColumnStats(value, value)}) for value in (2, 3, 10_000)]
+    predicate = PruningPredicate([long], pa.schema([("a", pa.int64())]))
+    for _ in range(2):
+        assert predicate.keep(containers) == [False, True, False]
+        predicate = pickle.loads(pickle.dumps(predicate))
+
+
+def test_keep_long_not_in_rules_out_what_holds_nothing_else() -> None:
+    excluded = Not(InList(A, tuple(lit(value) for value in range(5000))))
+    assert not keep([excluded], pa.int64(), min=0, max=4999)
+    assert keep([excluded], pa.int64(), min=0, max=5000)

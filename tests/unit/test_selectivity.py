@@ -15,6 +15,8 @@ import pytest
 
 import headrace as hr
 from headrace.expr import Column, Comparison, Expr, InList, IsNull, Literal, Or
+from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.registry import RegisteredTable
 from headrace.tables.dataset.selectivity import ColumnFacts, passing_share, worth_filtering
 
 ROWS = 60_000
@@ -124,6 +126,9 @@ def test_class_with_statistics_of_its_own_is_asked_for_them(tmp_path: Path) -> N
     scan = Known(tmp_path / "known").for_scan()
     scan.supports_filters_pushdown([equals("code", 5000)])
     assert scan.statistics() == hr.Statistics(17, 1700)
+    negotiation = Negotiation(RegisteredTable.of("known", Known(tmp_path / "known")))
+    negotiation.offer_filters([equals("code", 5000)])
+    assert negotiation.plan().statistics == hr.Statistics(17, 1700)
 
 
 FACTS = {"id": ColumnFacts(low=0, high=999), "code": ColumnFacts(low=0, high=9999)}
@@ -155,6 +160,15 @@ def test_what_is_no_long_list_of_known_numbers_is_left_alone() -> None:
     others = [equals("kind", "a"), one_of("id", range(3)), IsNull(Column("id")), one_of("day", range(0))]
     unknown = InList(Column("other"), tuple(Literal(i, pa.int64()) for i in range(5000)))
     assert worth_filtering([*others, unknown], 0.001, 1, FACTS) == [*others, unknown]
+
+
+def test_plan_says_which_list_rows_are_not_looked_up_in(table: hr.DatasetTable) -> None:
+    most, few = one_of("id", range(0, ROWS, 2)), one_of("id", range(0, ROWS, ROWS // 10))
+    for learnt, said in ((most, "of 30,000 values for id the least and greatest are asked of rows"), (few, "1 files")):
+        schema = pa.schema([SCHEMA.field("id")])
+        text = table.scan(hr.ScanRequest(schema, ("id",), runtime_filters=(learnt,))).describe()
+        assert said in text
+        assert ("values for" in text) is (learnt is most)
 
 
 def test_rows_of_a_narrowed_scan_are_a_part_that_has_every_match(table: hr.DatasetTable) -> None:

@@ -6,6 +6,7 @@ columnar readers understand) and *Spark's* (in ``spark_types``).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -185,6 +186,7 @@ def with_nested(kind: pa.DataType) -> Iterator[pa.DataType]:
         yield from with_nested(kind.field(i).type)
 
 
+@functools.lru_cache(maxsize=1000)  # a table may have thousands of columns of a few types
 def is_filterable(kind: pa.DataType) -> bool:
     """Whether pyarrow can take rows of a column of this type."""
     try:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 ComparisonOp = OneOf["=", "<", "<=", ">", ">=", "<=>"]
 StringMatchOp = OneOf["STARTS_WITH", "ENDS_WITH", "CONTAINS"]
 
+_SHOWN_VALUES = 20
+
 
 class Expr:
     """A node of the tree. Nodes are immutable, hashable, picklable and compare by value."""
@@ -152,7 +154,7 @@ class InList(Expr):
         return (self.operand, *self.values)
 
     def __repr__(self) -> str:
-        return f"{_operand(self.operand)} IN ({', '.join(map(repr, self.values))})"
+        return f"{_operand(self.operand)} IN ({_listed(self.values)})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -227,7 +229,7 @@ class Not(Expr):
         if isinstance(inner, Comparison) and inner.op == "=":
             return f"{_operand(inner.left)} != {_operand(inner.right)}"
         if isinstance(inner, InList):
-            return f"{_operand(inner.operand)} NOT IN ({', '.join(map(repr, inner.values))})"
+            return f"{_operand(inner.operand)} NOT IN ({_listed(inner.values)})"
         return f"NOT {_operand(inner)}"
 
 
@@ -293,6 +295,12 @@ def _operand(expr: Expr) -> str:
     text = repr(expr)
     compound = isinstance(expr, (And, Or, Not, Comparison, InList, IsNull))
     return f"({text})" if compound else text
+
+
+def _listed(values: tuple[Expr, ...]) -> str:
+    """The values, of a long list the first: a join may learn ten thousand, and nobody would read them."""
+    left_out = [f"and {len(values) - _SHOWN_VALUES:,} more"] if len(values) > _SHOWN_VALUES else []
+    return ", ".join([*map(repr, values[:_SHOWN_VALUES]), *left_out])
 
 
 def _literal_text(value: Any) -> str:

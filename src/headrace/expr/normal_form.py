@@ -120,6 +120,8 @@ def _is_null(expr: Expr) -> bool:
 
 
 def _connected(parts: Sequence[Expr], connective: type[And] | type[Or]) -> Expr:
+    if len(parts) == 1:  # which may be a long list, of which to compute a hash takes a while
+        return parts[0]
     neutral, decisive = (TRUE, FALSE) if connective is And else (FALSE, TRUE)
     kept = [part for part in dict.fromkeys(parts) if part != neutral]
     if decisive in kept:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import decimal
 import enum
+import functools
 import math
 import numbers
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +82,7 @@ def spark_view(type_: pa.DataType) -> pa.DataType | None:
         return None
 
 
+@functools.lru_cache(maxsize=1000)  # a table may have thousands of columns of a few types
 def is_comparable(type_: pa.DataType) -> bool:
     """Whether Spark compares the values of a column of this Arrow type."""
     view = spark_view(type_)
@@ -172,3 +175,28 @@ def literal_value(literal: Literal) -> Any:
                 raise
             return None  # a timestamp beyond the year 9999
     return canonical(literal.value, kind)
+
+
+_PLAIN: dict[Kind | None, type] = {
+    Kind.INT: int,
+    Kind.STRING: str,
+    Kind.BINARY: bytes,
+    Kind.DATE: datetime.date,
+    Kind.DECIMAL: decimal.Decimal,
+}
+
+
+def plain_values(literals: Sequence[Expr]) -> list[Any] | None:
+    """The values of literals of one type, if ``literal_value`` would change none of them; there may be thousands."""
+    first = literals[0]
+    if not isinstance(first, Literal):
+        return None
+    type_, plain = first.type, _PLAIN.get(kind_of(first.type))
+    for one in literals:
+        if (
+            not isinstance(one, Literal)
+            or type(one.value) is not plain
+            or (one.type is not type_ and one.type != type_)
+        ):
+            return None
+    return [one.value for one in literals if isinstance(one, Literal)]

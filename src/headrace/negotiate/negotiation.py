@@ -22,7 +22,7 @@ from headrace.negotiate.partitioning import ScanSettings, check_narrowed, why_un
 from headrace.negotiate.plan_checks import checked_plan, table_bytes
 from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
-from headrace.negotiate.top_n import OfferedTopN, answered_offset, answered_top_n
+from headrace.negotiate.top_n import OfferedOffset, OfferedTopN, answered_offset, answered_top_n
 from headrace.negotiate.verifying import hash_unverified, promises_of, with_verified_columns
 from headrace.plan import ScanRequest, SortKey, UnknownPartitioning
 from headrace.provider import AggregatePushdown, JoinType, NestedLiterals, Pushdown, for_scan
@@ -47,7 +47,7 @@ class Negotiation:
         self._renamed: set[str] = set()
         self.limit: int | None = None
         self.top_n: OfferedTopN | None = None
-        self.offset = 0
+        self.offered_offset: OfferedOffset | None = None
         self.aggregation: OfferedAggregation | None = None
         self.runtime_filters: tuple[Expr, ...] = ()
         self._left_out: tuple[str, ...] = ()
@@ -117,12 +117,20 @@ class Negotiation:
 
     def offer_offset(self, offset: int) -> bool:
         """The first ``offset`` rows are not needed, counted among those that a limit or top-n offered before allows."""
-        if self._aggregates or (self.limit is not None and not self._is_exact_top_n):
-            return False  # whoever offered that limit cuts the result himself, and would cut too much
-        rest = None if self.limit is None else max(0, self.limit - offset)
-        if answered_offset(self.table, self._provider, offset, rest):
-            self.offset = offset
-        return self.offset == offset
+        if self._aggregates:
+            self.offered_offset = OfferedOffset(offset, "it counts groups, and the scan yields aggregates")
+        elif self.limit is not None and not self._is_exact_top_n:
+            self.offered_offset = OfferedOffset(offset, "Spark cuts to the limit itself, and would cut too much")
+        else:
+            rest = None if self.limit is None else max(0, self.limit - offset)
+            self.offered_offset = answered_offset(self.table, self._provider, offset, rest)
+        return self.offered_offset.why_not is None
+
+    @property
+    def offset(self) -> int:
+        """The rows that the scan leaves out."""
+        offered = self.offered_offset
+        return offered.rows if offered is not None and offered.why_not is None else 0
 
     def ask_aggregation(self, group_by: Sequence[Expr], functions: Sequence[OfferedFunction]) -> OfferedAggregation:
         """What the answer to this aggregation would be. Nothing comes of it; the provider is asked once for each."""
@@ -215,6 +223,7 @@ class Negotiation:
             partitioning_unused=unused,
             ordering=ordering,
             top_n=self.top_n,
+            offset=self.offered_offset,
             aggregation=self.aggregation,
             runtime_filter_columns=checked.runtime_filter_columns,
             left_out=self._left_out,

@@ -8,12 +8,11 @@ import pyarrow as pa
 
 from headrace.execute.partition_stream import ScanTask
 from headrace.execute.promises import Promises
-from headrace.expr.nodes import Expr, InList
 from headrace.negotiate.aggregates import OfferedAggregation
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.joins import OfferedJoin
 from headrace.negotiate.registry import RegisteredTable
-from headrace.negotiate.top_n import OfferedTopN
+from headrace.negotiate.top_n import OfferedOffset, OfferedTopN
 from headrace.plan import (
     ExecutionPlan,
     HashPartitioning,
@@ -25,8 +24,6 @@ from headrace.plan import (
     UnknownPartitioning,
 )
 from headrace.provider import Pushdown
-
-_SHOWN_VALUES = 20
 
 
 @dataclass(frozen=True)
@@ -46,6 +43,7 @@ class PlannedScan:
     statistics: Statistics
     joins: tuple[OfferedJoin, ...] = ()
     top_n: OfferedTopN | None = None
+    offset: OfferedOffset | None = None
     aggregation: OfferedAggregation | None = None
     runtime_filter_columns: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
@@ -86,7 +84,7 @@ class PlannedScan:
         if self.request.offset:
             parts.append(f"offset={self.request.offset}")
         if self.request.runtime_filters:
-            parts.append(f"runtime_filters=[{', '.join(map(filter_text, self.request.runtime_filters))}]")
+            parts.append(f"runtime_filters=[{', '.join(map(repr, self.request.runtime_filters))}]")
         if not isinstance(self.partitioning, UnknownPartitioning):
             parts.append(f"partitioning={partitioning_text(self.partitioning)}")
         if self.ordering:
@@ -97,15 +95,7 @@ class PlannedScan:
 
     def filter_texts(self) -> list[str]:
         known = [(offered.expr, offered.word) for offered in self.filters if offered.expr is not None]
-        return [f"{filter_text(expr)}: {word.upper()}" for expr, word in known]
-
-
-def filter_text(expr: Expr) -> str:
-    """The filter, of a long list the first values: a join may learn ten thousand, and nobody would read them."""
-    if not isinstance(expr, InList) or len(expr.values) <= _SHOWN_VALUES:
-        return repr(expr)
-    shown = repr(InList(expr.operand, expr.values[:_SHOWN_VALUES])).removesuffix(")")
-    return f"{shown}, and {len(expr.values) - _SHOWN_VALUES:,} more)"
+        return [f"{expr!r}: {word.upper()}" for expr, word in known]
 
 
 def partitioning_text(partitioning: Partitioning) -> str:

@@ -21,6 +21,14 @@ class OfferedTopN:
     answer: Pushdown
 
 
+@dataclass(frozen=True)
+class OfferedOffset:
+    """An OFFSET that Spark offered, and why it was not taken; None if it was."""
+
+    rows: int
+    why_not: str | None = None
+
+
 def answered_top_n(
     table: RegisteredTable, provider: TableProvider, order: Sequence[SortKey], limit: int, *, aggregated: bool
 ) -> OfferedTopN:
@@ -36,11 +44,11 @@ def answered_top_n(
     return OfferedTopN(keys, limit, answer)
 
 
-def answered_offset(table: RegisteredTable, provider: TableProvider, offset: int, limit: int | None) -> bool:
+def answered_offset(table: RegisteredTable, provider: TableProvider, offset: int, limit: int | None) -> OfferedOffset:
     """Ask the provider. Raises PlanError, ProviderRaised."""
     where = f"{table.provider_name}.supports_offset_pushdown"
     with asking(where, table.name):
         answer = provider.supports_offset_pushdown(offset, limit)
     if not isinstance(answer, bool):
         raise PlanError(f"{where} returned {answer!r}, expected True or False (table {table.name!r})")
-    return answer
+    return OfferedOffset(offset, None if answer else "the provider leaves out no rows")

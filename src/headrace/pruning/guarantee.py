@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -192,7 +193,7 @@ def _few_values(g: Guarantee) -> list[Any] | None:
     count = (high - low) // step + 1
     if count > len(g.not_in) + 3:
         return None
-    left = [value for value in (low + i * step for i in range(count)) if g.allows(value)]
+    left = list(itertools.islice((value for value in (low + i * step for i in range(count)) if g.allows(value)), 2))
     return left if len(left) < 2 else None
 
 

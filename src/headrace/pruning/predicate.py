@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.expr.nodes import Column, Expr
-from headrace.expr.semantics import is_nan, kind_of, operand_type
+from headrace.expr.semantics import Kind, is_nan, kind_of, operand_type
 from headrace.pruning.container_stats import ColumnStats, ContainerStats, held_values
 from headrace.pruning.guarantee import NOTHING, Bound, Guarantee, both
 from headrace.pruning.terms import Compiler, Term
@@ -60,7 +60,18 @@ class PruningPredicate:
     def __init__(self, filters: Iterable[Expr], schema: pa.Schema) -> None:
         self._term = Compiler(tuple(filters), schema).compiled
         self._schema = schema
-        self._in_order: dict[int, list[Any]] = {}
+        self._in_order: dict[frozenset[Any], list[Any]] = {}
+        self._named: dict[Column, tuple[str | None, Kind | None]] = {}
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The columns whose statistics it makes use of, by the names that these have in ``ContainerStats``."""
+        terms, names = [self._term], set()
+        while terms:
+            term = terms.pop()
+            names |= {self._name_and_kind(column)[0] for column in term.columns}
+            terms += [leg for legs_ in term.alternatives for leg in legs_]
+        return frozenset(name for name in names if name is not None)
 
     def keep(self, stats: Sequence[ContainerStats]) -> list[bool]:
         """For each container, in order: False if its statistics rule out a match, else True.
@@ -78,13 +89,9 @@ class PruningPredicate:
         return all(any(self._may_match(leg, container) for leg in legs_) for legs_ in term.alternatives)
 
     def _overlaps(self, column: Column, wanted: Guarantee, container: ContainerStats) -> bool:
-        name = _key(column)
-        if name is None or (column.path and name in self._schema.names):
-            return True  # what statistics there are under this name may be another column's
-        type_ = operand_type(column, self._schema)
-        kind = None if type_ is None else kind_of(type_)
-        stats = container.columns.get(name)
-        if stats is None:
+        name, kind = self._name_and_kind(column)
+        stats = None if name is None else container.columns.get(name)
+        if name is None or stats is None:
             return True
         held, nan_possible = held_values(stats, kind, container.row_count, name)
         if nan_possible and wanted.allows(math.nan):
@@ -93,12 +100,20 @@ class PruningPredicate:
             return not both(wanted, held).is_empty
         return (None in wanted.values and not held.not_null) or self._has_value(wanted.values, held)
 
+    def _name_and_kind(self, column: Column) -> tuple[str | None, Kind | None]:
+        """What the column's statistics are called; None where what there is under this name may be another's."""
+        if column not in self._named:
+            name, type_ = _key(column), operand_type(column, self._schema)
+            hidden = bool(column.path) and name in self._schema.names
+            self._named[column] = None if hidden else name, None if type_ is None else kind_of(type_)
+        return self._named[column]
+
     def _has_value(self, values: frozenset[Any], held: Guarantee) -> bool:
         """Whether a value that is not null is in the range that a container holds; lists may be long."""
-        ordered = self._in_order.get(id(values))  # the term keeps them
+        ordered = self._in_order.get(values)
         if ordered is None:
             ordered = sorted(value for value in values if value is not None and not is_nan(value))
-            self._in_order[id(values)] = ordered
+            self._in_order[values] = ordered
         first = 0 if held.lower is None else bisect.bisect_left(ordered, held.lower.value)
         if first == len(ordered) or held.upper is None:
             return first < len(ordered)

@@ -25,7 +25,16 @@ from headrace.expr.nodes import (
     legs,
 )
 from headrace.expr.normal_form import TRUE, conjunction
-from headrace.expr.semantics import Kind, cast_target, is_nan, kind_of, literal_value, operand_type, widens
+from headrace.expr.semantics import (
+    Kind,
+    cast_target,
+    is_nan,
+    kind_of,
+    literal_value,
+    operand_type,
+    plain_values,
+    widens,
+)
 from headrace.pruning.guarantee import (
     NOT_NULL,
     NOTHING,
@@ -112,6 +121,9 @@ class Compiler:
         return self._about(column, test)
 
     def _in_list(self, operand: Expr, values: tuple[Expr, ...], negated: bool) -> Term:
+        many = plain_values(values)
+        if many is not None and isinstance(operand, Column) and self._is_comparable(operand, values[0]):
+            return self._about(operand, Guarantee(not_in=frozenset(many), not_null=True) if negated else one_of(many))
         found: Column | None = None
         tests: list[Guarantee] = []
         for literal in values:
@@ -160,8 +172,8 @@ class Compiler:
                         return column, _compared_with_integers(op, value)
         return None, NOTHING
 
-    def _is_comparable(self, column: Column, literal: Literal) -> bool:
-        kind = kind_of(literal.type)
+    def _is_comparable(self, column: Column, literal: Expr) -> bool:
+        kind = kind_of(literal.type) if isinstance(literal, Literal) else None
         source = operand_type(column, self._schema)
         if self._schema is not None and (source is None or kind_of(source) is not kind):
             return False

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from headrace.display import html_text
 from headrace.execute.promises import SAMPLE_ROWS
 from headrace.negotiate.filters import OfferedFilter
-from headrace.negotiate.planned import PlannedScan, filter_text, partitioning_text, sort_key_text
+from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
 from headrace.provider import AggregatePushdown, Pushdown
 from headrace.spark.explain_joins import join_entries, taken_joins
@@ -22,6 +22,7 @@ from headrace.spark.physical_plan import (
     Step,
     conditions,
     elements,
+    not_offered,
     scans_of,
 )
 from headrace.spark.planner import Planner
@@ -66,6 +67,8 @@ def _block(number: int, found: FoundScan, planner: Planner, frame: DataFrame) ->
     left = conditions(above)
     if left:
         lines.append(f"  left to Spark {' AND '.join(left)}")
+        untold = not_offered(above, frame.sparkSession._jvm)
+        lines += _labelled("not offered", untold) if untold else []
     lines.append(f"  limit         {_limit(scan, above)}")
     joins = join_entries(found, scan, planner, frame)
     lines += _labelled("join", joins) if joins else []
@@ -147,15 +150,17 @@ def _deeper(scan: PlannedScan) -> list[str]:
         keys = ", ".join(map(sort_key_text, scan.top_n.order))
         answer = scan.top_n.answer
         lines.append(f"  top-n         first {scan.top_n.limit} by {keys}  {answer.name}: {_TOP_N[answer]}")
-    if scan.request.offset:
-        lines.append(f"  offset        the first {scan.request.offset} rows are left out")
+    if scan.offset is not None:
+        why_not = scan.offset.why_not
+        what = " are left out" if why_not is None else f", not pushed: {why_not}"
+        lines.append(f"  offset        the first {scan.offset.rows} rows{what}")
     if scan.aggregation is not None:
         offered = scan.aggregation
         shown = repr(offered.aggregation) if offered.aggregation is not None else "an aggregation"
         why = offered.why_not or _AGGREGATES[offered.answer]
         lines.append(f"  aggregation   {shown}  {offered.answer.name}: {why}")
     if scan.runtime_filter_columns:
-        learnt = [*map(filter_text, scan.request.runtime_filters), *(f"not used: {why}" for why in scan.left_out)]
+        learnt = [*map(repr, scan.request.runtime_filters), *(f"not used: {why}" for why in scan.left_out)]
         found = ", ".join(learnt) or "none learnt yet: they come while the query runs"
         lines.append(f"  runtime       filters on {', '.join(scan.runtime_filter_columns)}: {found}")
     return lines
@@ -177,7 +182,7 @@ def _filter_line(offered: OfferedFilter, *, again: bool) -> str:
     if offered.expr is None:
         return "(a filter of Spark's that has no form here)  UNSUPPORTED: Spark filters"
     reason = "Spark filters again, for joins to learn from it" if again and offered.word == "exact" else ""
-    return f"{filter_text(offered.expr)}  {offered.word.upper()}: {reason or _REASONS[offered.word]}"
+    return f"{offered.expr!r}  {offered.word.upper()}: {reason or _REASONS[offered.word]}"
 
 
 def _limit(scan: PlannedScan, above: tuple[Step, ...]) -> str:
@@ -187,6 +192,8 @@ def _limit(scan: PlannedScan, above: tuple[Step, ...]) -> str:
     for step in above:
         if step.name == "TakeOrderedAndProjectExec":
             return "not pushed: the query orders first, and the smallest rows may be anywhere"
+        if step.name in LIMITS and step.node.limit() < 0:  # an OFFSET alone
+            continue
         if step.name in LIMITS:
             left = conditions(above)
             reasons = [f"Spark still filters above the scan ({' AND '.join(left)})"] if left else []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import pyarrow as pa
 
 from headrace.plan import Aggregation, ExecutionPlan, Statistics, UnknownPartitioning
+from headrace.tables.dataset.chunks import column_position, has_exact_bounds, is_text, least_and_greatest
 from headrace.tables.dataset.footers import is_parquet
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, named
 from headrace.tables.known import KnownPlan
@@ -179,11 +180,11 @@ class _Told:
         return True
 
     def _positions_in(self, metadata: Any, physical: pa.Schema) -> dict[str, int | None]:
-        """As ``_position`` tells them: most files store the same columns as the one before."""
+        """As ``column_position`` tells them: most files store the same columns as the one before."""
         stored = metadata.schema
         last = self._positions
         if last is None or not (stored.equals(last[0]) and physical.equals(last[1])):
-            found = {name: _position(metadata, physical, name, type_) for name, type_ in self._types.items()}
+            found = {name: column_position(metadata, physical, name, type_) for name, type_ in self._types.items()}
             self._positions = last = stored, physical, found
         return last[2]
 
@@ -195,39 +196,17 @@ def _wider(known: tuple[Any, Any], low: Any, high: Any) -> tuple[Any, Any]:
     return min(known[0], low), max(known[1], high)
 
 
-def _position(metadata: Any, physical: pa.Schema, name: str, type_: pa.DataType) -> int | None:
-    """Where in the file a column is that needs no cast; None if it is not there, is nested, or has another type."""
-    indices = physical.get_all_field_indices(name)
-    if len(indices) != 1 or physical.field(indices[0]).type != type_:
-        return None
-    if metadata.num_columns == len(physical):  # none is nested, so they are where the fields are
-        return indices[0] if metadata.schema.column(indices[0]).path == name else None
-    found = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name]
-    return found[0] if len(found) == 1 else None
-
-
-def has_exact_bounds(type_: pa.DataType) -> bool:
-    """Whether every writer puts values of this type into the statistics as they are."""
-    is_ = pa.types
-    fixed = is_.is_boolean(type_) or is_.is_integer(type_) or is_.is_decimal(type_) or is_.is_date32(type_)
-    return bool(fixed or (is_.is_timestamp(type_) and type_.unit != "ns"))
-
-
 def _extremes(columns: Sequence[Any], type_: pa.DataType, writer: str) -> tuple[Any, Any] | None:
     """Least and greatest value, if the statistics have these very values."""
-    is_ = pa.types
-    text = is_.is_string(type_) or is_.is_large_string(type_) or is_.is_binary(type_) or is_.is_large_binary(type_)
-    if not has_exact_bounds(type_) and not (text and writer.startswith(_NEVER_CUT)):
+    if not has_exact_bounds(type_) and not (is_text(type_) and writer.startswith(_NEVER_CUT)):
         return None
     lows, highs = [], []
     for known in columns:
-        if not known.has_min_max:
-            if known.num_values:
-                return None
+        if not known.has_min_max and not known.num_values:
             continue  # all of them null
-        try:
-            lows.append(known.min)
-            highs.append(known.max)
-        except (OverflowError, ValueError):  # a moment that Python has none of
+        low, high = least_and_greatest(known)
+        if low is None:
             return None
+        lows.append(low)
+        highs.append(high)
     return (min(lows), max(highs)) if lows else (None, None)

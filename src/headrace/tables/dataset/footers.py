@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.arrow.types import value_bytes
+from headrace.expr.nodes import Expr
 from headrace.plan import Statistics
 from headrace.tables.dataset.selectivity import ColumnFacts
 
@@ -38,63 +40,120 @@ def _start(column: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Footers:
-    """Rows per byte of file, and bytes per row of each column, in a few files; both None where that is not known.
+class _Footer:
+    """The footer of one file, and the columns that are in it."""
 
-    ``ranged``: the columns with statistics in all of them. ``size``: bytes of a footer. ``facts``: of the values.
+    metadata: Any
+    physical: pa.Schema
+
+    @functools.cached_property
+    def ends(self) -> list[Any]:
+        """The first and the last row group, in which sorted rows have their ends; one if there is one."""
+        count = self.metadata.num_row_groups
+        return [self.metadata.row_group(i) for i in sorted({0, count - 1})]
+
+    def stores(self, name: str, type_: pa.DataType) -> bool:
+        """Whether the file has it in this type, which is not a nested one."""
+        indices = self.physical.get_all_field_indices(name)
+        return len(indices) == 1 and self.physical.field(indices[0]).type == type_ and not pa.types.is_nested(type_)
+
+    def leaves(self, name: str) -> list[int]:
+        """Where the values of a column are: in several places if it is a nested one."""
+        if self.metadata.num_columns == len(self.physical):  # none is nested, so they are where the fields are
+            return list(self.physical.get_all_field_indices(name))
+        return self._leaves.get(name, [])
+
+    @functools.cached_property
+    def _leaves(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for i in range(self.metadata.num_columns):
+            found.setdefault(self.metadata.schema.column(i).path.partition(".")[0], []).append(i)
+        return found
+
+
+class Footers:
+    """What the footers of a few files tell: rows per byte of file, the width of each column and facts of its values.
+
+    ``rows_per_byte`` is None where that is not known; ``size``: bytes of a footer. A column is looked for when it is
+    asked for: there may be thousands, and a query reads few.
     """
 
-    rows_per_byte: float | None
-    widths: dict[str, float]
-    ranged: frozenset[str] = frozenset()
-    size: float = 0.0
-    facts: Mapping[str, ColumnFacts] = field(default_factory=dict)
+    def __init__(
+        self,
+        rows_per_byte: float | None,
+        schema: pa.Schema,
+        files: Sequence[_Footer] = (),
+        *,
+        size: float = 0.0,
+    ) -> None:
+        self.rows_per_byte = rows_per_byte
+        self._schema = schema
+        self._files = [file for file in files if file.metadata.num_row_groups]
+        self._group_rows = sum(file.metadata.row_group(0).num_rows for file in self._files)
+        self._size = size
+        self._widths: dict[str, float] = {}
+        self._facts: dict[str, ColumnFacts | None] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled knows all columns and has no footer, which may be large."""
+        for name in self._schema.names:
+            self.width(name)
+            self.facts(name)
+        return {**self.__dict__, "_files": []}
 
     @classmethod
     def sampled(cls, fragments: Sequence[ds.Fragment], sizes: Sequence[int], schema: pa.Schema) -> Footers:
         """Reads the footers of up to eight files, spread over ``fragments``; of none unless all are Parquet.
 
-        A column that a file stores in another type than ``schema`` has is not a ``ranged`` one, nor is a nested one.
-
         A file that cannot be read is passed over: this is for estimates, and the query will name the file.
         """
         if not all(is_parquet(fragment.format) for fragment in fragments):
-            return cls(None, {})
+            return cls(None, schema)
         step = max(1, -(-len(fragments) // _SAMPLED_FILES))
-        rows = size = group_rows = footers = footer_bytes = 0
-        widths: dict[str, float] = {}
-        unranged: set[str] = set()
-        facts: dict[str, ColumnFacts] = {}
+        files: list[_Footer] = []
+        size = 0
         for fragment, file_size in list(zip(fragments, sizes, strict=True))[::step]:
             try:
-                metadata = fragment.metadata
+                files.append(_Footer(fragment.metadata, fragment.physical_schema))
             except (OSError, pa.ArrowException):
                 continue
-            stored = {field.name: field.type for field in fragment.physical_schema}
-            unranged.update(field.name for field in schema if stored.get(field.name) != field.type)
-            rows, size = rows + metadata.num_rows, size + file_size
-            footers, footer_bytes = footers + 1, footer_bytes + metadata.serialized_size
-            if metadata.num_row_groups:
-                group = metadata.row_group(0)
-                group_rows += group.num_rows
-                # Sorted rows have their ends in the first and in the last.
-                last = metadata.row_group(metadata.num_row_groups - 1) if metadata.num_row_groups > 1 else None
-                for i in range(group.num_columns):
-                    column = group.column(i)
-                    name, _, nested = column.path_in_schema.partition(".")
-                    widths[name] = widths.get(name, 0) + column.total_uncompressed_size
-                    if nested or not _is_ranged(column.statistics):
-                        unranged.add(name)
-                    if name not in unranged:
-                        found = ColumnFacts.of_chunk(column)
-                        if last is not None:
-                            found = found.and_(ColumnFacts.of_chunk(last.column(i)))
-                        facts[name] = facts[name].and_(found) if name in facts else found
+            size += file_size
         if not size:
-            return cls(None, {})
-        per_row = {name: width / max(1, group_rows) for name, width in widths.items()}
-        same_type = {name: found for name, found in facts.items() if name not in unranged}
-        return cls(rows / size, per_row, frozenset(widths) - unranged, footer_bytes / footers, same_type)
+            return cls(None, schema)
+        rows = sum(file.metadata.num_rows for file in files)
+        footer_bytes = sum(file.metadata.serialized_size for file in files)
+        return cls(rows / size, schema, files, size=footer_bytes / len(files))
+
+    def width(self, name: str) -> float:
+        """The bytes that a column takes in each row; 0 where no file has it."""
+        if name not in self._widths:
+            chunks = [file.ends[0].column(leaf) for file in self._files for leaf in file.leaves(name)]
+            self._widths[name] = sum(chunk.total_uncompressed_size for chunk in chunks) / max(1, self._group_rows)
+        return self._widths[name]
+
+    def facts(self, name: str) -> ColumnFacts | None:
+        """What is known of a column's values; None unless all files have it in the table's type, with statistics."""
+        if name not in self._facts:
+            self._facts[name] = self._looked_into(name)
+        return self._facts[name]
+
+    def _looked_into(self, name: str) -> ColumnFacts | None:
+        type_ = self._schema.field(name).type
+        found: list[ColumnFacts] = []
+        for file in self._files:
+            leaves = file.leaves(name)
+            if len(leaves) != 1 or not file.stores(name, type_):
+                return None
+            chunks = [group.column(leaves[0]) for group in file.ends]
+            if not _is_ranged(chunks[0].statistics):
+                return None
+            found += map(ColumnFacts.of_chunk, chunks)
+        return functools.reduce(ColumnFacts.and_, found) if found else None
+
+    def facts_for(self, filters: Iterable[Expr]) -> dict[str, ColumnFacts]:
+        """Of the columns that the filters name, as far as something is known."""
+        names = {name for expr in filters for name in expr.columns() if name in self._schema.names}
+        return {name: facts for name in names if (facts := self.facts(name)) is not None}
 
     def estimate(self, schema: pa.Schema, file_bytes: float) -> Statistics:
         """Of ``file_bytes`` of such files, when the columns of ``schema`` are read."""
@@ -102,16 +161,16 @@ class Footers:
             return Statistics(None, round(file_bytes))
         rows = round(self.rows_per_byte * file_bytes)
         # What is encoded takes less room in the file than in memory, where a value has at least its own width.
-        width = sum(max(self.widths.get(field.name, 0.0), _least_bytes(field.type)) for field in schema)
+        width = sum(max(self.width(field.name), _least_bytes(field.type)) for field in schema)
         return Statistics(rows, round(rows * width))
 
     def in_a_task(self) -> int:
         """How many of them one task should read."""
-        return max(1, min(_MOST_OF_A_TASK, int(_MOST_BYTES_OF_A_TASK / max(1.0, self.size))))
+        return max(1, min(_MOST_OF_A_TASK, int(_MOST_BYTES_OF_A_TASK / max(1.0, self._size))))
 
     def has_few_values(self, column: str) -> bool:
         """Whether a column of text or bytes takes so little room that it must be a dictionary and short indices."""
-        return self.widths.get(column, _DICTIONARY_BYTES) < _DICTIONARY_BYTES
+        return 0 < self.width(column) < _DICTIONARY_BYTES
 
 
 def _is_ranged(statistics: Any) -> bool:

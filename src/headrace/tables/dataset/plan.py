@@ -13,6 +13,7 @@ import pyarrow as pa
 from headrace.arrow.types import with_nested
 from headrace.plan import ExecutionPlan, Partitioning, Placement, Statistics
 from headrace.tables.dataset.footers import is_parquet, row_groups_in
+from headrace.tables.dataset.row_groups import RowGroupPruning
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -91,15 +92,24 @@ class DatasetPlan(ExecutionPlan):
         limit: int | None,
         partitions: list[list[Piece | MemoryPiece]],
         partitioning: Partitioning,
-        statistics: Statistics,
+        statistics: Statistics | None,
         total_files: int,
         limit_of_each_file: bool = False,
         runtime_filter_columns: Sequence[str] = (),
         repeated: Collection[str] = (),
+        pruning: RowGroupPruning | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
-        """``repeated``: columns of text or bytes with few values, which Parquet files are to give as dictionaries."""
+        """``repeated``: columns of text or bytes with few values, which Parquet files are to give as dictionaries.
+
+        ``pruning``: by which Parquet row groups are skipped, beside those that pyarrow skips because of ``condition``.
+
+        ``notes``: what else EXPLAIN is to say.
+        """
         self.schema = with_dictionaries(schema, repeated)
         self._repeated = repeated
+        self._pruning = pruning
+        self._notes = notes
         self.partitioning = partitioning
         self.dataset_schema = dataset_schema
         self.runtime_filter_columns = runtime_filter_columns
@@ -133,13 +143,13 @@ class DatasetPlan(ExecutionPlan):
         rows = sum(piece.rows.num_rows for piece in every if isinstance(piece, MemoryPiece))
         memory = [f"{rows:,} rows in memory"] if len(pieces) < len(every) else []
         if memory and not self._total_files:
-            return memory[0]
+            return ", ".join([*memory, *self._notes])
         read = len({piece.path for piece in pieces})
         kinds = ", ".join(sorted({piece.format.default_extname for piece in pieces})) or "nothing"
-        return ", ".join([f"{kinds}, {read:,} of {self._total_files:,} files", *memory])
+        return ", ".join([f"{kinds}, {read:,} of {self._total_files:,} files", *memory, *self._notes])
 
-    def statistics(self) -> Statistics:
-        """Estimates for the files that are left, before filters inside of them."""
+    def statistics(self) -> Statistics | None:
+        """Estimates for the files that are left, and of what the filters leave; None where the table knows better."""
         return self._statistics
 
     def _condition_for(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> Any:
@@ -157,6 +167,8 @@ class DatasetPlan(ExecutionPlan):
         """The matching rows of one piece, in batches that are not empty; ``missing``: how many are wanted."""
         try:
             fragment, schema = self._opened(piece)
+            if self._pruning is not None and isinstance(piece, Piece) and is_parquet(piece.format):
+                fragment = self._pruning.narrowed(fragment, piece.keys)
             scanner = fragment.scanner(
                 schema=schema,
                 columns=self.schema.names,

@@ -17,6 +17,7 @@ import pyarrow as pa
 from headrace.expr.nodes import Column, Comparison, Expr, InList, Literal
 from headrace.pruning.guarantee import Guarantee
 from headrace.pruning.predicate import guarantees
+from headrace.tables.dataset.chunks import least_and_greatest
 
 _MOST_BITS = 48
 _NUMBERS = (int, float, decimal.Decimal, datetime.date, datetime.datetime)
@@ -39,14 +40,7 @@ class ColumnFacts:
     @classmethod
     def of_chunk(cls, chunk: Any) -> ColumnFacts:
         """From the footer's entry of one column in one row group."""
-        statistics = chunk.statistics
-        low = high = None
-        if statistics is not None and statistics.has_min_max:
-            try:
-                low, high = statistics.min, statistics.max
-            except (OverflowError, ValueError, NotImplementedError):  # a moment, or a kind of number, that Python lacks
-                low = high = None
-        return cls(_distinct(chunk), low, high)
+        return cls(_distinct(chunk), *least_and_greatest(chunk.statistics))
 
     def and_(self, other: ColumnFacts) -> ColumnFacts:
         """What holds for both row groups together."""

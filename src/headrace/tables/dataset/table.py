@@ -11,7 +11,7 @@ import pyarrow as pa
 from headrace.arrow.types import filterable, is_filterable
 from headrace.display import names_text
 from headrace.errors import EvaluationError
-from headrace.expr.nodes import Expr
+from headrace.expr.nodes import Expr, InList
 from headrace.expr.semantics import is_comparable, spark_view
 from headrace.plan import (
     Aggregation,
@@ -31,7 +31,8 @@ from headrace.provider import (
     TableProvider,
     pushdown_exact_where_possible,
 )
-from headrace.tables.dataset.aggregate import DatasetAggregatePlan, has_exact_bounds
+from headrace.tables.dataset.aggregate import DatasetAggregatePlan
+from headrace.tables.dataset.chunks import has_exact_bounds
 from headrace.tables.dataset.files import (
     IN_MEMORY,
     DatasetFile,
@@ -43,6 +44,7 @@ from headrace.tables.dataset.files import (
 )
 from headrace.tables.dataset.footers import Footers
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_read_dictionaries, has_views
+from headrace.tables.dataset.row_groups import RowGroupPruning
 from headrace.tables.dataset.scan import DatasetScan
 from headrace.tables.dataset.selectivity import passing_share, worth_filtering
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
@@ -163,7 +165,7 @@ class DatasetTable(PerScanProvider):
         """Whether footers are likely to tell all of it: those that were looked into would."""
         columns = set(operand_columns(aggregation)) - set(self._keys.schema.names)
         exact = all(has_exact_bounds(self._schema.field(name).type) for name in ranged_columns(aggregation))
-        return exact and columns <= self._footers.ranged
+        return exact and all(self._footers.facts(name) is not None for name in columns)
 
     def _rows(
         self,
@@ -179,9 +181,11 @@ class DatasetTable(PerScanProvider):
         """
         learnt = [expr for expr in request.runtime_filters if expr.to_pyarrow(schema=self._schema) is not None]
         needed = self._matching(parts, learnt) if self._filterable else parts
-        passing = passing_share(request.filters, self._schema, self._footers.facts)
-        asked = worth_filtering(learnt, passing, len(request.projection), self._footers.facts)
+        facts = self._footers.facts_for((*request.filters, *learnt))
+        passing = passing_share(request.filters, self._schema, facts)
+        asked = worth_filtering(learnt, passing, len(request.projection), facts)
         filters = (*request.filters, *(asked if self._filterable else ()))
+        ranged = [expr for expr in learnt if self._filterable and expr not in asked]
         groups, partitioning = self._together(needed) if together else self._arranged(parts, needed, request)
         unpruned = pa.schema([self._schema.field(name) for name in request.projection])
         condition = _condition(filters, self._schema)
@@ -194,10 +198,12 @@ class DatasetTable(PerScanProvider):
             limit_of_each_file=bool(request.order),
             partitions=groups,
             partitioning=partitioning,
-            statistics=self._estimate(unpruned, needed, passing),
+            statistics=None if self._has_own_statistics else self._estimate(unpruned, needed, passing),
             total_files=sum(isinstance(part, DatasetFile) for part in self._parts),
             runtime_filter_columns=self._comparable if self._filterable else (),
             repeated=self._repeated(request, filters) if repeated else (),
+            pruning=RowGroupPruning.of((*request.filters, *learnt), self._schema) if self._filterable else None,
+            notes=[note for expr in ranged for note in _range_notes(expr)],
         )
 
     def _repeated(self, request: ScanRequest, filters: Sequence[Expr]) -> list[str]:
@@ -245,11 +251,16 @@ class DatasetTable(PerScanProvider):
     def statistics(self) -> Statistics:
         return self._estimate(self._schema, self._parts)
 
+    @property
+    def _has_own_statistics(self) -> bool:
+        """Whether a subclass says it better: then that counts for every scan, whatever is read and filtered."""
+        return type(self).statistics is not DatasetTable.statistics
+
     def estimated(self, filters: Sequence[Expr]) -> Statistics | None:
         """Of all columns, in the rows that pass. A class that has ``statistics`` of its own is asked for these."""
-        if type(self).statistics is not DatasetTable.statistics:
+        if self._has_own_statistics:
             return self.statistics()
-        passing = passing_share(filters, self._schema, self._footers.facts)
+        passing = passing_share(filters, self._schema, self._footers.facts_for(filters))
         return self._estimate(self._schema, self._matching(self._parts, filters), passing)
 
     def _estimate(
@@ -306,6 +317,16 @@ def _condition(filters: Sequence[Expr], schema: pa.Schema) -> Any:
         translated = expr.to_pyarrow(schema=schema)
         condition = translated if condition is None else condition & translated
     return condition
+
+
+def _range_notes(learnt: Expr) -> list[str]:
+    """What EXPLAIN says of a list that rows are not compared with."""
+    if not isinstance(learnt, InList):
+        return []
+    return [
+        f"of {len(learnt.values):,} values for {learnt.operand!r} the least and greatest are asked of rows "
+        "(to look up all would leave out too few)"
+    ]
 
 
 def _partition_keys(keys: Sequence[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

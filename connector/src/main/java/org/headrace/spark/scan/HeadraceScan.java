@@ -4,10 +4,12 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Objects;
 import java.util.OptionalLong;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
@@ -51,6 +53,7 @@ public final class HeadraceScan
   private final String table;
   private final StructType readSchema;
   private final boolean filtersComeBack;
+  private final Set<String> toldLeftOut = new HashSet<>();
   private volatile boolean keysUntold;
   private volatile JsonNode plan;
   private volatile HeadraceReaderFactory readerFactory;
@@ -194,7 +197,7 @@ public final class HeadraceScan
   @Override
   public synchronized void filter(Predicate[] predicates) {
     ArrayNode filters = Planners.JSON.createArrayNode();
-    ArrayNode leftOut = Planners.JSON.createArrayNode();
+    List<String> leftOut = new ArrayList<>();
     for (Predicate predicate : predicates) {
       int values = predicate.children().length - 1; // the first is the column
       ObjectNode json = values > MOST_VALUES ? null : PredicateJson.of(predicate);
@@ -207,12 +210,19 @@ public final class HeadraceScan
                 : "a filter of Spark's that has no form here");
       }
     }
-    if (!leftOut.isEmpty()) {
-      negotiation.offer("runtime_filters_left_out", leftOut);
-    }
+    leaveOut(leftOut);
     if (!filters.isEmpty()) {
       negotiation.tell("runtime_filters", filters);
       adopt(negotiation.plan());
+    }
+  }
+
+  /** These runtime filters are not used; each with its reason, for explain, which is told once. */
+  synchronized void leaveOut(List<String> why) {
+    ArrayNode untold = Planners.JSON.createArrayNode();
+    why.stream().filter(toldLeftOut::add).forEach(untold::add);
+    if (!untold.isEmpty()) {
+      negotiation.offer("runtime_filters_left_out", untold);
     }
   }
 

@@ -2,6 +2,7 @@ package org.headrace.spark.scan;
 
 import java.util.ArrayList;
 import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.DynamicPruningSubquery;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
@@ -37,9 +38,25 @@ public final class NestedFiltersRule extends Rule<LogicalPlan> {
 
               @Override
               public LogicalPlan apply(LogicalPlan node) {
+                tell((Filter) node);
                 return (LogicalPlan) node.transformExpressions(WITHOUT_DEEP_ONES);
               }
             });
+  }
+
+  /** So that explain can say which ones are gone. */
+  private static void tell(Filter filter) {
+    HeadraceScan scan = (HeadraceScan) ((DataSourceV2ScanRelation) filter.child()).scan();
+    scan.leaveOut(
+        prunings(filter.condition()).stream()
+            .filter(NestedFiltersRule::isDeep)
+            .map(NestedFiltersRule::column)
+            .map(column -> "the one on " + column + ", as it would be learnt in more than two steps, each a query to plan")
+            .toList());
+  }
+
+  private static String column(DynamicPruningSubquery pruning) {
+    return pruning.pruningKey() instanceof Attribute key ? key.name() : pruning.pruningKey().sql();
   }
 
   private static final AbstractPartialFunction<Expression, Expression> WITHOUT_DEEP_ONES =

@@ -13,9 +13,13 @@ from headrace.worker import task
 
 def test_connection_over_tcp_lets_the_end_of_a_partition_out_at_once() -> None:
     """It follows small frames: where these are not yet acknowledged the system would hold it back, up to 40 ms."""
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as near:
-        with near.makefile("wb") as outfile, task._connection(outfile) as connection:
-            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as near,
+        near.makefile("wb") as outfile,
+        task._connection(outfile) as connection,
+    ):
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_connection_over_a_unix_socket_is_taken_as_it_is() -> None:

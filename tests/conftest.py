@@ -22,6 +22,7 @@ LONGEST = (
     "test_adbc_postgres",
     "test_adbc_postgres_pushdown",
     "test_connect",
+    "test_connect_planning",
     "test_broken_buffers",
     "test_faults",
     "test_cluster",

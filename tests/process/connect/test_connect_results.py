@@ -1,0 +1,71 @@
+"""Results of a Spark Connect session as they come, and queries that are ended early."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import headrace as hr
+from connecting import endless
+from placements import placements
+from producing import NUMBERS, FunctionTable, Marks, numbers, ten_rows, wait_until
+
+pytestmark = pytest.mark.timeout(200)
+
+
+# Results as they come
+
+
+def test_connect_result_stream_has_all_rows_in_order(ctx: hr.SessionContext) -> None:
+    ctx.register_table("t", FunctionTable(ten_rows, partitions=4))
+    with ctx.execute_stream("SELECT a, named_struct('x', a) AS s FROM t") as stream:
+        assert stream.schema.names == ["a", "s"]
+        found = [row["a"] for batch in stream for row in batch.to_pylist()]
+    assert found == list(range(40))
+    assert ctx.collect("SELECT a FROM t WHERE a < 0").schema == NUMBERS
+
+
+def test_connect_result_stream_gives_a_first_batch_while_a_later_partition_waits(
+    ctx: hr.SessionContext, tmp_path: Path
+) -> None:
+    marks = Marks(tmp_path)
+
+    def second_waits(partition: int) -> Iterator[pa.RecordBatch]:
+        if partition:
+            wait_until(lambda: marks.has("go"))
+        yield numbers(10, partition * 10)
+
+    ctx.register_table("t", FunctionTable(second_waits, partitions=2))
+    with ctx.execute_stream("SELECT a FROM t") as stream:
+        first = stream.read_next_batch()
+        marks.leave("go")
+        rest = stream.read_all()
+    assert first["a"].to_pylist() == list(range(10))
+    assert rest["a"].to_pylist() == list(range(10, 20))
+
+
+# Stopping early
+
+
+@placements
+def test_connect_session_limit_stops_the_producer(
+    ctx: hr.SessionContext, placement: hr.Placement, tmp_path: Path
+) -> None:
+    marks = Marks(tmp_path)
+    ctx.register_table("t", FunctionTable(endless(marks), placement=placement))
+    assert len(ctx.spark.sql("SELECT a FROM t WHERE a % 2 = 0 LIMIT 5").collect()) == 5
+    wait_until(lambda: marks.has("stopped"), what="the producer's end")
+
+
+def test_connect_result_stream_that_is_closed_cancels_the_query(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    marks = Marks(tmp_path)
+    ctx.register_table("t", FunctionTable(endless(marks), placement=hr.Placement.DRIVER))
+    stream = ctx.execute_stream("SELECT count(*) FROM t")
+    wait_until(lambda: bool(ctx.collect("SELECT 1 AS one").num_rows), what="another query beside it")
+    stream.close()
+    wait_until(lambda: marks.has("stopped"), what="the producer's end")
+    with pytest.raises(hr.ScanEndedError, match="closed before its end"):
+        stream.read_next_batch()

@@ -24,7 +24,10 @@ def fails_after_a_batch(partition: int) -> Iterator[pa.RecordBatch]:
 
 
 def endless(marks: Marks) -> Any:
+    """Leaves "started" and "stopped"."""
+
     def produce(partition: int) -> Iterator[pa.RecordBatch]:
+        marks.leave("started")
         try:
             start = 0
             while True:

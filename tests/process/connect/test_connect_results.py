@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -60,12 +61,47 @@ def test_connect_session_limit_stops_the_producer(
     wait_until(lambda: marks.has("stopped"), what="the producer's end")
 
 
-def test_connect_result_stream_that_is_closed_cancels_the_query(ctx: hr.SessionContext, tmp_path: Path) -> None:
+@placements
+def test_connect_result_stream_that_is_closed_cancels_the_query(
+    ctx: hr.SessionContext, placement: hr.Placement, tmp_path: Path
+) -> None:
     marks = Marks(tmp_path)
-    ctx.register_table("t", FunctionTable(endless(marks), placement=hr.Placement.DRIVER))
+    ctx.register_table("t", FunctionTable(endless(marks), placement=placement))
     stream = ctx.execute_stream("SELECT count(*) FROM t")
-    wait_until(lambda: bool(ctx.collect("SELECT 1 AS one").num_rows), what="another query beside it")
+    wait_until(lambda: marks.has("started"), what="the producer's start")
     stream.close()
     wait_until(lambda: marks.has("stopped"), what="the producer's end")
     with pytest.raises(hr.ScanEndedError, match="closed before its end"):
         stream.read_next_batch()
+
+
+@placements
+def test_connect_context_that_closes_cancels_its_queries(spark: Any, placement: hr.Placement, tmp_path: Path) -> None:
+    marks = Marks(tmp_path)
+    with hr.SessionContext(spark) as ctx:
+        ctx.register_table("t", FunctionTable(endless(marks), placement=placement))
+        stream = ctx.execute_stream("SELECT count(*) FROM t")
+        wait_until(lambda: marks.has("started"), what="the producer's start")
+    wait_until(lambda: marks.has("stopped"), what="the producer's end")
+    with pytest.raises(hr.ScanEndedError, match="its session context was closed"):
+        stream.read_next_batch()
+    assert spark.sql("SELECT 1").collect() == [(1,)]
+
+
+def test_connect_context_that_closes_cancels_a_query_whose_result_waits_to_be_read(spark: Any, tmp_path: Path) -> None:
+    marks = Marks(tmp_path)
+
+    def much_then_endless(partition: int) -> Iterator[pa.RecordBatch]:
+        if partition:
+            yield from endless(marks)(partition)
+        for start in range(0, 4_000_000, 100_000):
+            yield numbers(100_000, start)
+
+    with hr.SessionContext(spark) as ctx:
+        ctx.register_table("t", FunctionTable(much_then_endless, partitions=2))
+        stream = ctx.execute_stream("SELECT a FROM t")
+        assert stream.read_next_batch().num_rows > 0
+        wait_until(lambda: marks.has("started"), what="the producer's start")
+    wait_until(lambda: marks.has("stopped"), what="the producer's end")
+    with pytest.raises(hr.ScanEndedError, match="its session context was closed"):
+        stream.read_all()

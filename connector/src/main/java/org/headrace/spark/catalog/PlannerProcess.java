@@ -36,7 +36,6 @@ import org.headrace.spark.transport.SessionPython;
  */
 final class PlannerProcess extends SparkListener implements Planner {
   private static final String MODULE = "headrace.spark.planner_process";
-  private static final String SESSION_CLOSED = "org.apache.spark.sql.connect.service.SparkListenerConnectSessionClosed";
   private static final long START_SECONDS = 60;
   private static final Map<String, String> WITHOUT_TABLES =
       Map.of(
@@ -161,15 +160,8 @@ final class PlannerProcess extends SparkListener implements Planner {
 
   @Override
   public void onOtherEvent(SparkListenerEvent event) {
-    if (!event.getClass().getName().equals(SESSION_CLOSED)) {
-      return;
-    }
-    try {
-      if (session.equals(event.getClass().getMethod("sessionId").invoke(event))) {
-        end();
-      }
-    } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException(e);
+    if (session.equals(ConnectEvents.closedSession(event))) {
+      end();
     }
   }
 

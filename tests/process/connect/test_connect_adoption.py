@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import base64
 import socket
+import threading
+import venv
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 import headrace as hr
 from certificates import make_identity
 from connect_server import ConnectServer
 from connecting import hides_the_unix_socket
-from producing import FunctionTable, ten_rows
+from headrace.spark.connect_sessions import KnownSession
+from producing import FunctionTable, ten_rows, wait_until
 
 pytestmark = pytest.mark.timeout(200)
 
@@ -39,6 +43,78 @@ def test_connect_server_that_cannot_reach_this_process_is_told_with_two_ways_out
     assert not [key for key in spark.conf.getAll if "headrace_" in key]
     assert 'planning="server"' in str(caught.value)
     assert "hr.as_data_source" in str(caught.value)
+
+
+def test_connect_server_of_an_unsupported_spark_is_refused_and_nothing_is_left_there(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(spark), "version", property(lambda session: "3.5.6"))
+    with pytest.raises(hr.HeadraceError, match=r"server runs Spark 3\.5\.6, .* needs 4\.0 or newer"):
+        hr.SessionContext(spark)
+    assert not [key for key in spark.conf.getAll if "headrace" in key]
+
+
+PLANNINGS = pytest.mark.parametrize("planning", ["client", "server"])
+
+
+@PLANNINGS
+def test_connect_workers_of_another_python_version_are_named(
+    spark: Any, planning: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.worker.payload.PYTHON_VERSION", "3.99")  # of this process: the others are not patched
+    with hr.SessionContext(spark, planning=planning) as ctx, pytest.raises(hr.HeadraceError, match=r"3\.99") as caught:
+        ctx.register_table("t", FunctionTable(ten_rows))
+        ctx.collect("SELECT a FROM t")
+    text = {"client": "PYTHON_VERSION_MISMATCH", "server": "both must be of one minor version"}[planning]
+    assert text in str(caught.value)
+
+
+@pytest.mark.daily
+def test_connect_server_whose_python_has_no_pyarrow_is_told_so(tmp_path: Path) -> None:
+    from pyspark.sql.connect.session import SparkSession
+
+    venv.create(tmp_path / "bare", symlinks=True)
+    python = str(tmp_path / "bare" / "bin" / "python")
+    with ConnectServer(environment={"PYSPARK_PYTHON": python}) as server:
+        session = SparkSession.builder.remote(server.url).create()
+        try:
+            with hr.SessionContext(session) as ctx:
+                ctx.register_table("t", FunctionTable(ten_rows))
+                with pytest.raises(hr.TransportError, match="No module named 'pyarrow'") as worker:
+                    ctx.collect("SELECT a FROM t")
+            with (
+                hr.SessionContext(session, planning="server") as ctx,
+                pytest.raises(hr.TransportError, match="with pyarrow") as planner,
+            ):
+                ctx.register_table("t", FunctionTable(ten_rows))
+        finally:
+            session.stop()
+    assert python in str(worker.value)
+    assert python in str(planner.value)
+
+
+def test_connect_session_of_a_silent_server_keeps_no_other_waiting(spark: Any) -> None:
+    from pyspark.sql.connect.session import SparkSession
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        other: Any = SparkSession.builder.remote(f"sc://127.0.0.1:{silent.getsockname()[1]}").create()
+        other.client.set_retry_policies([])
+        known, ended = KnownSession.of(other), threading.Event()
+
+        def ask() -> None:
+            try:
+                with pytest.raises(PySparkException):
+                    known.free_name(other, "shop")
+            finally:
+                ended.set()
+
+        threading.Thread(target=ask, daemon=True).start()
+        wait_until(known._lock.locked, what="a question that nobody answers")
+        with hr.SessionContext(spark) as ctx:
+            assert ctx.collect("SELECT 1 AS one").to_pylist() == [{"one": 1}]
+        assert not ended.is_set()
+    other.client.close()
+    assert ended.wait(60)
 
 
 def test_connect_catalog_has_the_wanted_name_or_the_next(server: ConnectServer) -> None:

@@ -117,7 +117,8 @@ final class PlannerProcess extends SparkListener implements Planner {
       started = true;
     } catch (IOException | ExecutionException | TimeoutException e) {
       throw failed("no Python process could be started beside the server to plan this session's tables: " + e
-          + ". What it said is in the server's log");
+          + ". It needs a Python of the client's minor version with pyarrow (" + SessionPython.executable()
+          + "); what it said is in the server's log");
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw failed("cancelled while a Python process was started");

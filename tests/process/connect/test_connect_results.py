@@ -105,3 +105,36 @@ def test_connect_context_that_closes_cancels_a_query_whose_result_waits_to_be_re
     wait_until(lambda: marks.has("stopped"), what="the producer's end")
     with pytest.raises(hr.ScanEndedError, match="its session context was closed"):
         stream.read_all()
+
+
+class PlannedAgain(FunctionTable):
+    """An endless table that is planned twice, the second time on a thread of Spark's that nobody interrupts."""
+
+    def __init__(self, marks: Marks) -> None:
+        super().__init__(endless(marks), placement=hr.Placement.DRIVER)
+        self.marks = marks
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        plan = super().scan(request)
+        plan.runtime_filter_columns = ("a",)
+        if request.runtime_filters:
+            self.marks.leave("planning")
+            wait_until(lambda: self.marks.has("go"), what="the end of the query")
+            self.marks.leave("planned")
+        return plan
+
+
+def test_connect_query_that_is_cancelled_before_its_job_starts_reads_nothing_for_long(
+    ctx: hr.SessionContext, tmp_path: Path
+) -> None:
+    """Spark cancels the jobs that run, and submits this one afterwards."""
+    marks = Marks(tmp_path)
+    ctx.register_table("t", PlannedAgain(marks))
+    ctx.register_table("ten", FunctionTable(ten_rows, partitions=2))
+    stream = ctx.execute_stream("SELECT count(*) FROM t JOIN (SELECT id FROM range(9) WHERE id % 2 = 1) ON a = id")
+    wait_until(lambda: marks.has("planning"), what="the second planning")
+    stream.close()
+    marks.leave("go")
+    wait_until(lambda: marks.has("planned"))
+    assert ctx.collect("SELECT sum(a) AS s FROM ten")["s"].to_pylist() == [190]  # by then a job that came is under way
+    wait_until(lambda: marks.has("stopped") or not marks.has("started"), what="the producer's end")

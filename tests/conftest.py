@@ -22,6 +22,9 @@ LONGEST = (
     "test_adbc_postgres",
     "test_adbc_postgres_pushdown",
     "test_connect",
+    "test_connect_planning",
+    "test_connect_server_lost",  # waits, for retries
+    "test_connect_cluster",
     "test_broken_buffers",
     "test_faults",
     "test_cluster",

@@ -21,7 +21,7 @@ from tools import compatibility
 from tools.compatibility import Cell, Result
 from tools.environments import JDKS, PYTHONS, ROOT, SPARKS, environment, jdk
 
-CONNECT = "tests/process/test_connect.py"
+CONNECT = "tests/process/connect"
 SUITES = {"all": (CONNECT, "tests/spark"), "core": ("tests/spark", "-m", "core")}
 PARALLEL = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 USUAL_PYTHON, USUAL_JDK = PYTHONS[0], JDKS[0]

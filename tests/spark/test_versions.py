@@ -63,6 +63,17 @@ def test_check_of_this_pyspark_is_silent() -> None:
         versions.check()
 
 
+def test_check_of_a_connect_server_refuses_older_and_warns_of_newer() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for supported in ("4.0.0", "4.1.2-SNAPSHOT", pyspark.__version__):
+            versions.check_server(supported)
+    with pytest.raises(hr.HeadraceError, match=r"runs Spark 3\.5\.6, .* needs 4\.0 or newer"):
+        versions.check_server("3.5.6")
+    with pytest.warns(UserWarning, match=r"tested with Spark Connect servers 4\.0 to 4\.3, this one runs 4\.17\.0"):
+        versions.check_server("4.17.0")
+
+
 def test_session_started_here_uses_partitionings_on_every_version(embedded: hr.SessionContext) -> None:
     assert embedded.spark.conf.get("spark.sql.sources.v2.bucketing.enabled") == "true"
 

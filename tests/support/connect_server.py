@@ -26,12 +26,14 @@ class ConnectServer:
         config: dict[str, str] | None = None,
         events: Path | None = None,
         python_path: str = "",
+        environment: dict[str, str] | None = None,
     ) -> None:
         """``events`` is a directory for what Spark tells its listeners, from which its web pages are made.
 
         Without a ``python_path`` the server's Python finds Headrace in what its clients send, or installed.
         """
         self._python_path = python_path
+        self._environment = environment or {}
         settings = {
             "spark.master": master,
             "spark.driver.memory": "2g",
@@ -77,7 +79,7 @@ class ConnectServer:
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         if self._python_path:
             environment["PYTHONPATH"] = self._python_path
-        environment |= {"SPARK_HOME": str(self._home), "PYSPARK_PYTHON": sys.executable}
+        environment |= {"SPARK_HOME": str(self._home), "PYSPARK_PYTHON": sys.executable, **self._environment}
         self._process = subprocess.Popen(
             self._command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )

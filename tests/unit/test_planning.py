@@ -10,7 +10,7 @@ import pytest
 
 from headrace.errors import TransportError
 from headrace.transport.planning import PlanningConnection
-from headrace.transport.reaching import address_towards, listens
+from headrace.transport.reaching import address_towards, listens, refuses
 from places import ROOT
 
 GOLDEN = json.loads((ROOT / "connector" / "protocol" / "golden.json").read_text())
@@ -64,3 +64,11 @@ def test_listens_tells_whether_somebody_accepts() -> None:
         server.listen()
         assert listens("127.0.0.1", port)
     assert not listens("127.0.0.1", port)
+
+
+def test_refuses_tells_a_port_without_a_listener_from_one_with() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert not refuses("127.0.0.1", port)
+    assert refuses("127.0.0.1", port)
+    assert not refuses("no.such.host.invalid", port)

@@ -7,11 +7,9 @@ question of the planner, and executors do for the batches of plans with DRIVER p
 
 from __future__ import annotations
 
-import itertools
 import json
-import tempfile
-import threading
-from contextlib import AbstractContextManager, nullcontext, suppress
+import weakref
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -20,23 +18,21 @@ from pyspark.sql import DataFrame
 from headrace.errors import HeadraceError
 from headrace.negotiate.pickling import pickled_table
 from headrace.negotiate.registry import RegisteredTable, Registry
-from headrace.spark import launch
+from headrace.spark import launch, versions
 from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
 from headrace.spark.classic import tls_identity
 from headrace.spark.connect_explain import explain
-from headrace.spark.connect_failures import headrace_errors
+from headrace.spark.connect_failures import headrace_errors, naming_a_lost_server
+from headrace.spark.connect_patience import answers, be_told_of_a_lost_server
 from headrace.spark.connect_query import ConnectQuery
+from headrace.spark.connect_sessions import KnownSession
 from headrace.spark.explain import Explanation
 from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import PLANNER_VERSION
-from headrace.transport.reaching import address_towards, listens
+from headrace.transport.reaching import address_towards
 from headrace.worker.payload import payload_of
-
-_installed: dict[str, str] = {}
-_names: dict[str, set[str]] = {}  # of catalogs, by session
-_installing = threading.Lock()
 
 
 def is_connect(spark: object) -> bool:
@@ -52,17 +48,22 @@ class ConnectSpark:
             raise ValueError(f"planning must be 'client' or 'server', not {planning!r}")
         if spark.is_stopped:
             raise HeadraceError("this SparkSession was stopped; make a new one")
+        be_told_of_a_lost_server(spark.client)
+        with headrace_errors():
+            versions.check_server(spark.version)
         self.spark = spark
         self._registry = registry
-        self.catalog = _free_name(spark, catalog)
+        self._queries: weakref.WeakSet[ConnectQuery] = weakref.WeakSet()
+        session = KnownSession.of(spark)
+        self.catalog = session.free_name(spark, catalog)
         self._settings: dict[str, str] = {}
         self.endpoint: Endpoint | None = None
         self.planner: Planner | None = None
-        options = {"context": context_id}
-        archive = _brought_along(spark)
+        options = {"context": context_id, "session": spark.session_id}
+        archive = session.brought_along(spark)
         try:
             if planning == "server":
-                options |= {"archive": archive, "session": spark.session_id}
+                options["archive"] = archive
             else:
                 self.endpoint = _endpoint(spark)
                 self.planner = Planner(registry, self.endpoint, python="", archive=archive, by_value=True)
@@ -103,7 +104,7 @@ class ConnectSpark:
         return headrace_errors()
 
     def errors_of_spark(self) -> AbstractContextManager[None]:
-        return nullcontext()
+        return naming_a_lost_server()
 
     def add_table(self, table: RegisteredTable) -> None:
         """A planner in this process reads the registry itself; one beside the server is sent the pickled table."""
@@ -140,13 +141,18 @@ class ConnectSpark:
         )
 
     def query(self, frame: DataFrame, *, bounded: bool) -> ConnectQuery:
-        return ConnectQuery(frame, bounded=bounded)
+        query = ConnectQuery(frame, bounded=bounded)
+        self._queries.add(query)
+        return query
 
     def explain(self, frame: DataFrame) -> Explanation:
         return explain(frame, self.planner)
 
     def leave(self) -> None:
-        if self.spark.is_stopped or not _answers(self.spark.client):
+        for query in list(self._queries):
+            if not query.is_over():
+                query.cancel("its session context was closed")
+        if self.spark.is_stopped or not answers(self.spark.client):
             return
         with suppress(PySparkException, HeadraceError):  # the server went away meanwhile
             for name in self._registry.names():
@@ -161,30 +167,6 @@ class ConnectSpark:
             self.planner.close()
         if self.endpoint is not None:
             self.endpoint.close()
-
-
-def _brought_along(spark: Any) -> str:
-    """The name of this package's archive in the session, which has the connector's jar too from now on."""
-    with _installing:
-        if spark.session_id not in _installed:
-            spark.addArtifacts(launch.connector_jar())
-            with tempfile.TemporaryDirectory(prefix="headrace-") as directory:
-                archive = launch.package_archive(directory)
-                spark.addArtifacts(str(archive), file=True)
-            _installed[spark.session_id] = archive.name
-        return _installed[spark.session_id]
-
-
-def _free_name(spark: Any, wanted: str) -> str:
-    """``wanted``, or it with a number. No name is used twice in a session: the server keeps each catalog for good."""
-    with _installing:
-        used = _names.setdefault(spark.session_id, set())
-        for number in itertools.count(1):
-            name = wanted if number == 1 else f"{wanted}_{number}"
-            if name not in used and spark.conf.get(f"spark.sql.catalog.{name}", None) is None:
-                used.add(name)
-                return name
-    raise AssertionError("there always is another number")
 
 
 def _endpoint(spark: Any) -> Endpoint:
@@ -206,9 +188,3 @@ def _address_towards(server: str) -> str:
             f"cannot tell at which address of this machine the Spark Connect server {server!r} reaches it ({error}); "
             "set spark.headrace.host in the session"
         ) from error
-
-
-def _answers(client: Any) -> bool:
-    """Whether the server is there at all: PySpark itself would ask one that is gone for ten minutes."""
-    host, _, port = str(getattr(client._builder, "endpoint", "")).rpartition(":")
-    return not port.isdigit() or listens(host.strip("[]"), int(port))

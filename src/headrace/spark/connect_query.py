@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import deque
+from contextlib import closing
 from time import monotonic
 from typing import Any
 
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame
 from headrace.errors import ScanEndedError
 from headrace.spark import versions
 from headrace.spark.connect_failures import translate
+from headrace.spark.connect_patience import answers
 from headrace.spark.results import check_types
 
 _WAITING_BYTES = 16 << 20
@@ -70,29 +72,32 @@ class ConnectQuery:
     def is_over(self) -> bool:
         return self._over.is_set()
 
-    def cancel(self) -> None:
+    def cancel(self, reason: str = "the result stream was closed before its end") -> None:
         """Asks repeatedly: what has not begun cannot be interrupted."""
         with self._changed:
             if self._batches or not self._over.is_set():
-                self._end(ScanEndedError("the result stream was closed before its end"))
+                self._end(ScanEndedError(reason))
         deadline = monotonic() + _CANCEL_SECONDS
         while not self._over.wait(_CANCEL_AGAIN_SECONDS) and monotonic() < deadline:
-            if self._spark.is_stopped:
-                return
+            if self._spark.is_stopped or not answers(self._spark.client):
+                return  # the server is gone, or the session, and its queries with it
             try:
                 self._spark.interruptTag(self._tag)
-            except PySparkException:  # the server is gone, and its queries with it
+            except PySparkException:  # just now
                 return
 
     def _run(self) -> None:
         for tag in self._tags:  # of this thread
             self._spark.addTag(tag)
         plan = self._frame._plan
+        client = self._spark.client
         try:
-            for part in self._spark.client.to_table_as_iterator(plan.to_proto(self._spark.client), plan.observations):
-                if isinstance(part, pa.Table):
-                    for batch in part.cast(self.schema).to_batches():
-                        self._put(batch)
+            # Closing it tells the server that nobody wants the rest.
+            with closing(client.to_table_as_iterator(plan.to_proto(client), plan.observations)) as parts:
+                for part in parts:
+                    if isinstance(part, pa.Table):
+                        for batch in part.cast(self.schema).to_batches():
+                            self._put(batch)
         except BaseException as error:  # whatever ends the query ends the result
             with self._changed:
                 self._end(translate(error) or error)

@@ -12,6 +12,8 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import HeadraceError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.datasource import DataSourceReader
@@ -44,6 +46,22 @@ def check() -> None:
         warnings.warn(
             f"Headrace was tested with PySpark {_text(OLDEST)} to {_text(NEWEST)}, found {pyspark.__version__}; if "
             "something fails, look for a newer Headrace",
+            stacklevel=2,
+        )
+
+
+def check_server(version: str) -> None:
+    """Called when a session of Spark Connect is adopted. Raises HeadraceError for a server that is too old."""
+    found = minor_version(version)
+    if found < OLDEST:
+        raise HeadraceError(
+            f"this Spark Connect server runs Spark {version}, and Headrace's connector needs {_text(OLDEST)} or newer "
+            f"there; connect to a server of Spark {_text(OLDEST)} to {_text(NEWEST)}"
+        )
+    if found > NEWEST:
+        warnings.warn(
+            f"Headrace was tested with Spark Connect servers {_text(OLDEST)} to {_text(NEWEST)}, this one runs "
+            f"{version}; if something fails, look for a newer Headrace",
             stacklevel=2,
         )
 

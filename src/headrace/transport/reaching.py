@@ -23,3 +23,14 @@ def listens(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def refuses(host: str, port: int) -> bool:
+    """Whether the machine is there and says that nobody listens. Silence, within 3 seconds, says nothing."""
+    try:
+        socket.create_connection((host, port), _PROBE_SECONDS).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

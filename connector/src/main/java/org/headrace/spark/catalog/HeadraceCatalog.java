@@ -49,6 +49,9 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
       Planners.connect(context, () -> new RemotePlanner(SessionArtifact.json(options.get("planner"))));
     }
     this.plansHere = options.containsKey("archive");
+    if (options.containsKey("session")) {
+      LateJobs.watch(SparkSession.active().sparkContext(), options.get("session"));
+    }
     if (plansHere) {
       SparkContext spark = SparkSession.active().sparkContext();
       Planners.connect(context, () -> new PlannerProcess(spark, options.get("session"), options.get("archive")));

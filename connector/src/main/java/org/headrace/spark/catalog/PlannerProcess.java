@@ -36,7 +36,6 @@ import org.headrace.spark.transport.SessionPython;
  */
 final class PlannerProcess extends SparkListener implements Planner {
   private static final String MODULE = "headrace.spark.planner_process";
-  private static final String SESSION_CLOSED = "org.apache.spark.sql.connect.service.SparkListenerConnectSessionClosed";
   private static final long START_SECONDS = 60;
   private static final Map<String, String> WITHOUT_TABLES =
       Map.of(
@@ -118,7 +117,8 @@ final class PlannerProcess extends SparkListener implements Planner {
       started = true;
     } catch (IOException | ExecutionException | TimeoutException e) {
       throw failed("no Python process could be started beside the server to plan this session's tables: " + e
-          + ". What it said is in the server's log");
+          + ". It needs a Python of the client's minor version with pyarrow (" + SessionPython.executable()
+          + "); what it said is in the server's log");
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw failed("cancelled while a Python process was started");
@@ -161,15 +161,8 @@ final class PlannerProcess extends SparkListener implements Planner {
 
   @Override
   public void onOtherEvent(SparkListenerEvent event) {
-    if (!event.getClass().getName().equals(SESSION_CLOSED)) {
-      return;
-    }
-    try {
-      if (session.equals(event.getClass().getMethod("sessionId").invoke(event))) {
-        end();
-      }
-    } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException(e);
+    if (session.equals(ConnectEvents.closedSession(event))) {
+      end();
     }
   }
 

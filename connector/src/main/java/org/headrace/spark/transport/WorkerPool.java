@@ -1,5 +1,6 @@
 package org.headrace.spark.transport;
 
+import java.io.IOException;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
@@ -7,6 +8,7 @@ import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.SparkException;
 import org.apache.spark.api.python.PythonWorker;
 import scala.Option;
 import scala.Tuple2;
@@ -31,8 +33,8 @@ record WorkerPool(String python, scala.collection.immutable.Map<String, String> 
 
   private record Kept(Worker worker, long since) {}
 
-  /** One that waits, or one of Spark's. Throws what Spark throws where it cannot start one. */
-  Worker take() {
+  /** One that waits, or one of Spark's. Throws an IOException that tells why none could be started. */
+  Worker take() throws IOException {
     SparkEnv spark = SparkEnv.get();
     ConcurrentLinkedDeque<Kept> waiting = KEPT.get(this);
     for (Kept kept = poll(waiting); kept != null; kept = poll(waiting)) {
@@ -41,9 +43,28 @@ record WorkerPool(String python, scala.collection.immutable.Map<String, String> 
       }
       kept.worker.connection.stop(); // of a Spark that was stopped
     }
-    Tuple2<PythonWorker, ? extends Option<?>> created =
-        spark.createPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, env, true);
-    return new Worker(spark, created._1(), created._2());
+    try {
+      Tuple2<PythonWorker, ? extends Option<?>> created =
+          spark.createPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, env, true);
+      return new Worker(spark, created._1(), created._2());
+    } catch (Exception e) { // Scala declares none
+      if (e instanceof SparkException) {
+        throw new IOException(
+            String.format(
+                "no Python worker could be started with %s (%s). Executors need a Python of the same minor version as"
+                    + " the process whose tables these are, with pyarrow; set PYSPARK_PYTHON, where Spark is started, to"
+                    + " one that has it",
+                python, lastWords(String.valueOf(e.getMessage()))),
+            e);
+      }
+      throw e;
+    }
+  }
+
+  /** The exception with which Python ended, below its traceback in Spark's message; all of that where there is none. */
+  private static String lastWords(String message) {
+    String said = message.split("\nPYTHONPATH was:", 2)[0].strip();
+    return said.substring(said.lastIndexOf('\n') + 1).strip();
   }
 
   private static Kept poll(ConcurrentLinkedDeque<Kept> waiting) {

@@ -11,7 +11,7 @@ from tools.spark_data_source_tests import FILE
 
 from places import ROOT
 
-TESTS = '''
+TESTS = """
 import os
 from pyspark.sql import Row
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -54,7 +54,7 @@ class BasePythonDataSourceTestsMixin:
     def test_news(self):
         with self.subTest("a part"):
             raise AssertionError("of the third")
-'''
+"""
 
 
 @pytest.mark.daily

@@ -159,8 +159,10 @@ def _case(source: Path) -> Any:
     from tools.through_headrace import Session
 
     module = _module(source)
+    mixin: Any = getattr(module, MIXIN)
+    case: Any = module.ReusedSQLTestCase
 
-    class ThroughHeadrace(getattr(module, MIXIN), module.ReusedSQLTestCase):  # type: ignore[misc]
+    class ThroughHeadrace(mixin, case):  # type: ignore[misc]
         spark: Any
 
         @classmethod

@@ -122,7 +122,7 @@ def test_data_source_columns_of_spark_types_are_those_that_spark_reads(
     ctx: hr.SessionContext, spark: SparkSession, kind: str
 ) -> None:
     if kind == "times" and not has("times of day"):
-        with pytest.raises(ParseException, match="(?i)TIME"):
+        with pytest.raises(ParseException, match=r"(?i)TIME"):
             ctx.register_table("typed", hr.from_data_source(Source, {"kind": kind}))
         return
     spark.dataSource.register(Source)

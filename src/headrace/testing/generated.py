@@ -14,8 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import EvaluationError
+from headrace.expr.arithmetic import OPERATIONS
 from headrace.expr.nodes import (
     And,
+    Call,
+    Cast,
     Column,
     Comparison,
     ComparisonOp,
@@ -66,8 +69,11 @@ class GeneratedFilters:
     together: tuple[tuple[Expr, ...], ...]
 
 
-def generated_filters(rows: pa.Table, rng: Random, samples: int) -> GeneratedFilters:
-    """Filters on every column of ``rows`` (in wire types); ``samples`` values for each kind of filter."""
+def generated_filters(rows: pa.Table, rng: Random, samples: int, *, whole: bool = True) -> GeneratedFilters:
+    """Filters on every column of ``rows`` (in wire types); ``samples`` values for each kind of filter.
+
+    ``whole``: the table has no other rows. Else none is made that Spark might fail for in one of those.
+    """
     single: list[Expr] = []
     by_kind: dict[Kind, list[Column]] = {}
     for column, type_, values in _columns(rows):
@@ -76,7 +82,7 @@ def generated_filters(rows: pa.Table, rng: Random, samples: int) -> GeneratedFil
         if kind is not None and kind not in _SPARK_SENDS_NO_LITERALS:
             single += _comparable(column, type_, kind, values, rng, samples)
             computed = computed_filters(column, type_, *_constants(type_, kind, values, rng), rng)
-            single += [expr for expr in computed if _is_decided(expr, rows)]
+            single += [expr for expr in computed if (whole or not _may_fail(expr)) and _is_decided(expr, rows)]
             by_kind.setdefault(kind, []).append(column)
     for left, right in (rng.sample(columns, 2) for columns in by_kind.values() if len(columns) > 1):
         single += [Comparison(op, left, right) for op in rng.sample(get_args(ComparisonOp), 2)]
@@ -163,6 +169,10 @@ def _constants(type_: pa.DataType, kind: Kind, array: pa.ChunkedArray, rng: Rand
     """A value of the column, where it has any, and one that is rather not of it."""
     inside, outside = _values(type_, kind, array, rng, 1)
     return rng.choice(inside or outside), rng.choice(outside or inside)
+
+
+def _may_fail(expr: Expr) -> bool:
+    return any(isinstance(node, Cast) or (isinstance(node, Call) and node.name in OPERATIONS) for node in expr.walk())
 
 
 def _is_decided(expr: Expr, rows: pa.Table) -> bool:

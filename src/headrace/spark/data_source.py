@@ -7,7 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkNotImplementedError
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import CaseInsensitiveDict, DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StringType, StructField, StructType
 from pyspark.sql.utils import to_str
@@ -19,6 +18,7 @@ from headrace.plan import ExecutionPlan, ScanRequest
 from headrace.provider import FilterPushdown, NestedLiterals, PerScanProvider, TableProvider
 from headrace.spark.data_source_errors import extraneous_filters, pushdown_disabled, type_mismatch
 from headrace.spark.data_source_plan import DataSourcePlan
+from headrace.spark.session_settings import source_filters_are_off
 from headrace.spark.versions import (
     arrow_schema,
     has_arrow_type,
@@ -27,8 +27,6 @@ from headrace.spark.versions import (
     pushes_filters,
     types_without_arrow,
 )
-
-_PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
 
 
 def from_data_source(
@@ -43,7 +41,7 @@ def from_data_source(
     As in Spark: a reader is made for each scan; its ``pushFilters`` and ``partitions`` run while Spark plans (here in
     the driver's process), ``read`` in Spark's Python workers. Filters that ``pushFilters`` does not return are exact;
     those that it does may still have been used to skip data. ``spark.sql.python.filterPushdown.enabled`` is not
-    needed; where a classic session sets it to false, a reader with ``pushFilters`` is refused, as in Spark.
+    needed; where the session sets it to false, a reader with ``pushFilters`` is refused, as in Spark.
 
     Raises TypeError if ``cls`` is not such a class; ``register_table`` raises what ``schema()`` does, ParseException
     for bad DDL and UnsupportedTypeError for a type that would not arrive as itself.
@@ -98,8 +96,8 @@ class DataSourceTable(PerScanProvider):
         if not isinstance(reader, DataSourceReader):
             raise type_mismatch("an instance of DataSourceReader", reader)
         inherited = inherited_push_filters()
-        if inherited is not None and type(reader).pushFilters is not inherited and _pushdown_is_off():
-            raise pushdown_disabled(reader, _PUSHDOWN_SETTING)
+        if inherited is not None and type(reader).pushFilters is not inherited and source_filters_are_off():
+            raise pushdown_disabled(reader)
         return reader
 
 
@@ -150,13 +148,6 @@ class DataSourceScan(NestedLiterals):
         if wrong := [p for p in partitions if not isinstance(p, InputPartition)]:
             raise type_mismatch("elements in 'partitions' to be of type 'InputPartition'", wrong[0])
         return tuple(partitions) or (InputPartition(None),)
-
-
-def _pushdown_is_off() -> bool:
-    """Whether the session that plans says so in so many words: by default it is off, which nobody meant."""
-    session = SparkSession.getActiveSession()
-    said = None if session is None else session.conf.get(_PUSHDOWN_SETTING, None)
-    return said is not None and said.lower() == "false"
 
 
 def _described(field: pa.Field, described: StructField) -> pa.Field:

@@ -18,7 +18,7 @@ DAILY := --part daily
 REST := --part rest
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test rest unit soak test-oldest matrix jars lint docs bench faults jar wheel release-check clean jdk
+.PHONY: help demo test rest unit soak test-oldest matrix spark-tests jars lint docs bench faults jar wheel release-check clean jdk
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -56,6 +56,9 @@ test-oldest:  ## Run the core tests on the oldest Spark, in an environment of it
 
 matrix: $(STAMP) jars  ## Run the tests on every Spark, JDK and Python at hand; writes docs/compatibility.md
 	$(BIN)/python -m tools.matrix $(ARGS)
+
+spark-tests: $(STAMP) $(JAR)  ## Run Spark's own tests of the Python Data Source through Headrace (SPARK_SOURCE=a checkout of apache/spark)
+	$(BIN)/python -m tools.spark_data_source_tests "$(SPARK_SOURCE)"
 
 jars: $(STAMP)  ## Compile the connector against every Spark and compare the class files
 	$(BIN)/python -m tools.classes

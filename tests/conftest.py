@@ -65,3 +65,12 @@ def ctx(spark: SparkSession) -> Iterator[hr.SessionContext]:
     """A context of the test's own, attached to the one Spark; closed afterwards."""
     with hr.SessionContext(spark) as context:
         yield context
+
+
+@pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"])
+def adaptive(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """Spark's adaptive execution on, and off: for tests of what a query does while it runs."""
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", request.param)
+    yield
+    spark.conf.set("spark.sql.adaptive.enabled", str(before))

@@ -85,6 +85,7 @@ class EvaluationError(HeadraceError):
     """``Expr.evaluate`` met a value for which Spark, with ANSI on, fails the query: overflow, a zero divisor, bad text.
 
     ``condition`` is Spark's own name of it: ``ARITHMETIC_OVERFLOW``, ``DIVIDE_BY_ZERO``, ``CAST_INVALID_INPUT``...
+    ``DIVISION_IMPOSSIBLE``, the remainder of decimals that are too far apart, has none, and fails with ANSI off too.
     """
 
     def __init__(self, condition: str, message: str) -> None:

@@ -36,6 +36,8 @@ def producing(marks: Marks, *, rows: int) -> Callable[[int], AsyncIterator[pa.Re
     return produce
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 @placements
 def test_async_generator_limit_reached_runs_its_finally(
     ctx: hr.SessionContext, tmp_path: Path, placement: hr.Placement
@@ -46,6 +48,8 @@ def test_async_generator_limit_reached_runs_its_finally(
     wait_until(lambda: marks.has("closed"), what="the generator's finally")
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 @placements
 def test_async_generator_that_waits_when_its_query_is_cancelled_runs_its_finally(
     ctx: hr.SessionContext, tmp_path: Path, placement: hr.Placement
@@ -59,6 +63,8 @@ def test_async_generator_that_waits_when_its_query_is_cancelled_runs_its_finally
     wait_until(lambda: marks.has("closed"), what="the generator's finally")
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 @placements
 def test_async_generator_that_raises_fails_the_query_with_its_error(
     ctx: hr.SessionContext, placement: hr.Placement
@@ -79,6 +85,7 @@ def test_async_generator_that_raises_fails_the_query_with_its_error(
     assert "in failing" in error.traceback
 
 
+@pytest.mark.usefixtures("adaptive")
 def test_async_generators_many_partitions_give_every_row_and_leave_no_thread(ctx: hr.SessionContext) -> None:
     async def ten(partition: int) -> AsyncIterator[pa.RecordBatch]:
         for number in range(10):

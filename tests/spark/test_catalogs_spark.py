@@ -30,6 +30,8 @@ def one(ctx: hr.SessionContext, query: str) -> Any:
     return row[0] if len(row) == 1 else tuple(row)
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 def test_catalog_tables_are_found_listed_described_and_pruned(ctx: hr.SessionContext, shop: Shop) -> None:
     assert one(ctx, "SELECT sum(n) FROM crm.sales.orders WHERE n > 1") == 5
     assert ctx.collect("SELECT max(name) AS m FROM crm.sales.orders").to_pylist() == [{"m": "sales.orders"}]
@@ -58,6 +60,8 @@ def test_catalog_table_or_schema_that_is_missing_is_spark_s_own_error(ctx: hr.Se
     assert one(ctx, "SELECT count(*) FROM crm.sales.missing") == 3
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 def test_catalog_versions_reach_the_provider_and_its_error_the_user(ctx: hr.SessionContext, shop: Shop) -> None:
     assert one(ctx, "SELECT DISTINCT name FROM crm.sales.orders VERSION AS OF 'v7'") == "v7 None"
     at = one(ctx, "SELECT DISTINCT name FROM crm.sales.orders TIMESTAMP AS OF '2026-01-02 03:04:05+00:00'")
@@ -101,6 +105,8 @@ def test_catalog_that_cannot_be_registered_is_refused_by_name(ctx: hr.SessionCon
         ctx.register_catalog("other", NUMBERS)  # type: ignore[arg-type]
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 def test_context_s_own_catalog_is_seen_by_other_sessions_and_its_name_is_free_again(ctx: hr.SessionContext) -> None:
     ctx.register_table("numbers", hr.MemTable(NUMBERS))
     other = ctx.spark.newSession()
@@ -119,6 +125,8 @@ def test_context_s_own_catalog_is_seen_by_other_sessions_and_its_name_is_free_ag
         assert one(third, f"SELECT count(*) FROM {name}.numbers_3") == 3
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 def test_table_function_gets_constants_as_python_values(ctx: hr.SessionContext) -> None:
     calls: list[tuple[Any, ...]] = []
 
@@ -169,6 +177,8 @@ def test_a_hundred_analyses_leave_nothing_behind(ctx: hr.SessionContext, shop: S
     assert_analyses_leave_nothing(ctx, 50)
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 def test_adbc_catalog_whole_database_is_queried_by_name(ctx: hr.SessionContext, tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as database:

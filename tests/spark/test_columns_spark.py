@@ -42,6 +42,8 @@ def every_kind() -> pa.RecordBatch:
     )
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 @pytest.mark.parametrize("placement", hr.Placement)
 def test_columns_as_they_are_arrive_with_every_value_and_null(ctx: hr.SessionContext, placement: hr.Placement) -> None:
     batch = every_kind()
@@ -67,7 +69,8 @@ QUERIES = [
 ]
 
 
-@pytest.mark.daily(every=4)
+@pytest.mark.daily("adaptive-SELECT c, count*", "not adaptive-SELECT c, n *")
+@pytest.mark.usefixtures("adaptive")
 @pytest.mark.parametrize("query", QUERIES)
 def test_queries_over_columns_as_they_are_answer_as_over_plain_ones(ctx: hr.SessionContext, query: str) -> None:
     found = []
@@ -84,6 +87,8 @@ def test_queries_over_columns_as_they_are_answer_as_over_plain_ones(ctx: hr.Sess
     assert others == [plain, plain]
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 def test_dictionary_that_grows_and_is_replaced_is_right_in_every_batch(ctx: hr.SessionContext) -> None:
     order = pa.array(range(4), pa.int8()).take(pa.array([0, 1, 2, 3] * (ROWS // 4)))
     dictionaries = [["a", "b", "c", "d"], ["a", "b", "c", "d", "e"], ["d", "c", "b", "a"], ["d", "c", None, "a"]]
@@ -96,6 +101,8 @@ def test_dictionary_that_grows_and_is_replaced_is_right_in_every_batch(ctx: hr.S
     assert found == [value for array in arrays for value in array.to_pylist()]
 
 
+@pytest.mark.daily("adaptive*")
+@pytest.mark.usefixtures("adaptive")
 def test_sink_of_dictionaries_and_views_delivers_every_value(ctx: hr.SessionContext) -> None:
     batch = every_kind()
     sink = ctx.register_streaming_table("kinds_pushed", batch.schema)

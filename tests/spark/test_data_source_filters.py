@@ -109,6 +109,20 @@ def test_data_source_with_push_filters_gives_the_rows_that_spark_gives(
     assert ctx.table("pushing").where(condition).collect() == expected
 
 
+def test_data_source_with_push_filters_where_the_session_says_false_is_refused(
+    ctx: hr.SessionContext, spark: SparkSession
+) -> None:
+    ctx.register_table("pushing", hr.from_data_source(PushingSource))
+    other = spark.newSession()
+    other.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    for _ in range(3):  # the sessions in turn, on the same threads
+        for condition in ("true", "id = 7"):
+            frame = other.table(f"{ctx.catalog}.pushing").where(condition)
+            with pytest.raises(Exception, match=r"DATA_SOURCE_PUSHDOWN_DISABLED.*PushingReader implements pushFilters"):
+                frame.collect()
+        assert ctx.table("pushing").where("id = 7").count() == 1
+
+
 ID, S = hr.Column("id"), hr.Column("s")
 
 

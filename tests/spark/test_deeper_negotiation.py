@@ -13,7 +13,10 @@ import pytest
 import headrace as hr
 from versions import has
 
-pytestmark = pytest.mark.daily("adaptive*")  # as most sessions are; tests say which they try without, too
+pytestmark = [  # as most sessions are; tests say which they try without, too
+    pytest.mark.daily("adaptive*"),
+    pytest.mark.usefixtures("adaptive"),
+]
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("d", pa.decimal128(10, 2)), ("x", pa.float32())])
 ROWS = [
@@ -134,14 +137,6 @@ def _value(rows: list[dict[str, Any]], function: hr.AggregateFunction) -> Any:
         return total(values)
     unit = decimal.Decimal(1).scaleb(-function.type.scale)
     return decimal.Decimal(total(values)).quantize(unit, decimal.ROUND_HALF_UP)
-
-
-@pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"], autouse=True)
-def adaptive(request: pytest.FixtureRequest, spark: Any) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.adaptive.enabled")
-    spark.conf.set("spark.sql.adaptive.enabled", request.param)
-    yield
-    spark.conf.set("spark.sql.adaptive.enabled", before)
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,12 @@ import pytest
 import headrace as hr
 from versions import has
 
-pytestmark = pytest.mark.daily("adaptive*")  # as most sessions are; tests say which they try without, too
+pytestmark = [  # as most sessions are; tests say which they try without, too
+    pytest.mark.daily("adaptive*"),
+    pytest.mark.usefixtures("adaptive"),
+]
 
 DAYS, PER_DAY = 8, 50
-
-
-@pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"], autouse=True)
-def adaptive(request: pytest.FixtureRequest, spark: Any) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.adaptive.enabled")
-    spark.conf.set("spark.sql.adaptive.enabled", request.param)
-    yield
-    spark.conf.set("spark.sql.adaptive.enabled", before)
 
 
 def rows(day: int) -> pa.Table:

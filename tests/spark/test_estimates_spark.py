@@ -21,13 +21,10 @@ THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 JOIN = "SELECT count(*), sum(v.amount) FROM visits v JOIN people p ON v.person = p.id"
 
 
-@pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"], autouse=True)
-def adaptive(request: pytest.FixtureRequest, spark: Any) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.adaptive.enabled")
-    spark.conf.set("spark.sql.adaptive.enabled", request.param)
+@pytest.fixture(autouse=True)
+def threshold(adaptive: None, spark: Any) -> Iterator[None]:
     spark.conf.set(THRESHOLD, "200000")
     yield
-    spark.conf.set("spark.sql.adaptive.enabled", before)
     spark.conf.unset(THRESHOLD)
 
 

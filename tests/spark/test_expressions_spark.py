@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,7 +13,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headrace import EvaluationError, Expr, Literal
+from headrace import Call, Cast, Column, EvaluationError, Expr, Literal
+from headrace.expr.evaluation import value_of
 from random_predicates import POOLS, one_batch, random_predicate, random_table, spark_sql
 from random_values import TEXT_POOL, random_call_predicate
 
@@ -105,4 +108,74 @@ def test_evaluate_random_functions_and_casts_equal_spark(spark: SparkSession, an
         if not failed_too and not compares_with_null(predicate):
             wrong.append((spark_sql(predicate), answer, expected[predicate]))
     frame.unpersist()
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+DECIMALS = [(1, 0), (5, 2), (9, 9), (18, 0), (20, 10), (38, 0), (38, 18), (38, 38)]
+
+
+def random_decimals(rng: Random, precision: int, scale: int) -> pa.Array:
+    """Both ends, nothing, the least, and some of any length."""
+    most = 10**precision - 1
+    units = [most, -most, 0, 1, -1, *(rng.randint(-(10**digits), 10**digits) for digits in range(precision))]
+    values = [None, *(Decimal(f"{rng.choice('+-')}{abs(unit)}e-{scale}") for unit in units if abs(unit) <= most)]
+    return pa.array([rng.choice(values) for _ in range(ROWS)], pa.decimal128(precision, scale))
+
+
+@pytest.mark.daily
+@pytest.mark.parametrize("ansi_mode", [False], ids=["no ansi"], indirect=True)
+def test_evaluate_decimals_of_any_two_types_equal_spark(spark: SparkSession, ansi_mode: bool) -> None:
+    rng = Random(11)
+    columns = {f"d{p}_{s}": random_decimals(rng, p, s) for p, s in DECIMALS}
+    frame = spark.createDataFrame(pa.table({"id": range(ROWS), **columns}))
+    operands = {Column(name): array for name, array in columns.items()}
+    targets = [*(f"decimal({p},{s})" for p, s in DECIMALS), "double", "bigint", "boolean", "string"]
+    calls = [Call(op, (a, b)) for op in ("+", "-", "*", "/", "%") for a in operands for b in operands]
+    asked: dict[Expr, pa.Array] = {}
+    impossible: list[Expr] = []
+    for expr in (*calls, *(Cast(a, target) for target in targets for a in operands)):
+        try:
+            asked[expr] = value_of(expr, operands, ROWS, ansi_mode)
+        except EvaluationError as error:
+            assert error.condition == "DIVISION_IMPOSSIBLE"
+            impossible.append(expr)
+    texts = [f"{spark_sql(expr)} AS c{i}" for i, expr in enumerate(asked)]
+    answers = frame.selectExpr("id", *texts).toArrow().sort_by("id")
+    wrong: list[tuple[Any, ...]] = []
+    for (expr, expected), found in zip(asked.items(), answers.columns[1:], strict=True):
+        if found.type != expected.type:
+            wrong.append((expr, found.type, expected.type))
+        values = (operands[arg].to_pylist() for arg in expr.children() if isinstance(arg, Column))
+        rows = zip(found.to_pylist(), expected.to_pylist(), *values, strict=True)
+        wrong += [(expr, *row) for row in rows if row[0] != row[1]]
+    assert not wrong, "\n".join(map(str, wrong[:20]))
+    assert len(impossible) > 3
+    for expr in impossible[:3]:
+        with pytest.raises(PySparkException, match="Division impossible"):
+            frame.selectExpr(spark_sql(expr)).toArrow()
+
+
+TARGETS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal(5,0)", "decimal(10,2)", "decimal(38,18)")
+
+
+@pytest.mark.daily
+@pytest.mark.parametrize("ansi_mode", [True, False], ids=["ansi", "no ansi"], indirect=True)
+def test_evaluate_casts_of_text_equal_spark(spark: SparkSession, ansi_mode: bool) -> None:
+    targets = (*TARGETS, "date", "boolean")
+    texts = [*dict.fromkeys(TEXT_POOL), "1e400", "-1e-400", "0.5", "-0.5", "127", "128", "99999.5", "1" * 38, "1" * 39]
+    frame = spark.createDataFrame(pa.table({"id": range(len(texts)), "s": texts}))
+    function = "try_cast" if ansi_mode else "cast"  # which reads as ANSI does, and has null for what is unreadable
+    found = frame.selectExpr("id", *(f"{function}(s AS {target}) AS c{i}" for i, target in enumerate(targets)))
+    answers = found.toArrow().sort_by("id")
+    wrong = []
+    for i, target in enumerate(targets):
+        for text, answer in zip(texts, answers[f"c{i}"].to_pylist(), strict=True):
+            try:
+                given = {Column("s"): pa.array([text])}
+                expected = value_of(Cast(Column("s"), target), given, 1, ansi_mode)[0].as_py()
+            except EvaluationError:
+                assert ansi_mode
+                expected = None
+            if repr(answer) != repr(expected):
+                wrong.append((target, text, answer, expected))
     assert not wrong, "\n".join(map(str, wrong))

@@ -56,14 +56,6 @@ AGGREGATED = {
 }
 
 
-@pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"])
-def adaptive(request: pytest.FixtureRequest, spark: Any) -> Iterator[None]:
-    before = spark.conf.get("spark.sql.adaptive.enabled")
-    spark.conf.set("spark.sql.adaptive.enabled", request.param)
-    yield
-    spark.conf.set("spark.sql.adaptive.enabled", before)
-
-
 @pytest.fixture
 def asked(spark: Any) -> Iterator[None]:
     spark.conf.set(SETTING, "true")

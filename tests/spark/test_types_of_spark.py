@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyspark.cloudpickle
 import pytest
+from pyspark.errors import ParseException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType, VariantVal, YearMonthIntervalType
@@ -24,6 +25,7 @@ INTERVALS = (
     "id bigint, s interval second, dh interval day to hour, m interval minute, all interval day to second, "
     "list array<interval second>, st struct<h: interval hour to minute>"
 )
+TIMES_OF_DAY = "id bigint, at time(6), s time(0), list array<time(6)>, m map<string, time(3)>, st struct<at: time(6)>"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -59,7 +61,18 @@ def intervals(n: int) -> tuple[Any, ...]:
     return (n, dt.timedelta(seconds=n, microseconds=n), took, took, -took, [took, None], (took,))
 
 
-ROWS = {"variants": (NEW_TYPES, variants), "intervals": (INTERVALS, intervals)}
+def times_of_day(n: int) -> tuple[Any, ...]:
+    if n % 3 == 2:
+        return (n, *[None] * 5)
+    at, whole = dt.time(n, 59, 59, 999_999 - n), dt.time(23, n)
+    return (n, at, whole, [at, None], {"k": whole}, (at,))
+
+
+ROWS = {
+    "variants": (NEW_TYPES, variants),
+    "intervals": (INTERVALS, intervals),
+    "times": (TIMES_OF_DAY, times_of_day),
+}
 
 
 class Reader(DataSourceReader):
@@ -102,11 +115,16 @@ def _untitled(value: Any) -> Any:
     return tuple(value) if isinstance(value, Row) else value
 
 
-@pytest.mark.daily
+@pytest.mark.daily("times")
+@pytest.mark.usefixtures("time_type")
 @pytest.mark.parametrize("kind", ROWS)
 def test_data_source_columns_of_spark_types_are_those_that_spark_reads(
     ctx: hr.SessionContext, spark: SparkSession, kind: str
 ) -> None:
+    if kind == "times" and not has("times of day"):
+        with pytest.raises(ParseException, match=r"(?i)TIME"):
+            ctx.register_table("typed", hr.from_data_source(Source, {"kind": kind}))
+        return
     spark.dataSource.register(Source)
     native = spark.read.format("types_of_spark").option("kind", kind).load()
     ctx.register_table("typed", hr.from_data_source(Source, {"kind": kind}))
@@ -116,8 +134,12 @@ def test_data_source_columns_of_spark_types_are_those_that_spark_reads(
     assert collected(found) == expected
     if kind != "variants" or has("variants in rows"):
         assert collected(native) == expected
-    part = {"variants": "variant_get(st.v, '$.n', 'int')", "intervals": "st.h"}[kind]
-    values = {"variants": lambda row: row[4][0]["n"], "intervals": lambda row: row[6][0]}[kind]
+    part = {"variants": "variant_get(st.v, '$.n', 'int')", "intervals": "st.h", "times": "st.at"}[kind]
+    values = {
+        "variants": lambda row: row[4][0]["n"],
+        "intervals": lambda row: row[6][0],
+        "times": lambda row: row[5][0],
+    }[kind]
     assert collected(found.selectExpr("id", part).where("id > 3")) == [
         (row[0], None if row[1] is None else values(row)) for row in expected if row[0] > 3
     ]
@@ -192,6 +214,34 @@ def test_times_of_day_are_sparks_where_it_has_them(ctx: hr.SessionContext) -> No
     assert [row.asDict(recursive=True) for row in ctx.table("times").collect()] == whole
     later = ctx.sql("SELECT max(at), min(s), count(*) FROM times WHERE at > TIME'12:00:00'").first()
     assert later == (TIMES[1], dt.time(12, 30, 1), 2)
+
+
+@pytest.mark.usefixtures("time_type")
+def test_times_of_day_as_a_data_source_and_back_are_the_same(ctx: hr.SessionContext, spark: SparkSession) -> None:
+    if not has("times of day"):
+        with pytest.raises(hr.UnsupportedTypeError, match=r"'at' has Arrow type time64.*TIME type from 4\.1 on"):
+            hr.as_data_source(hr.MemTable(times()), "times_of_day")
+        return
+    source = hr.as_data_source(hr.MemTable(times()), "times_of_day")
+    spark.dataSource.register(source)
+    ctx.register_table("times", hr.from_data_source(source))
+    for frame in (spark.read.format("times_of_day").load(), ctx.table("times")):
+        assert frame.schema.simpleString() == "struct<at:time(6),s:time(0),list:array<struct<at:time(6)>>>"
+        assert [row.asDict(recursive=True) for row in frame.collect()] == times().to_pylist()
+        assert frame.where("at > TIME'12:00:00'").count() == 2
+
+
+def test_intervals_as_a_data_source_and_back_are_the_same(ctx: hr.SessionContext, spark: SparkSession) -> None:
+    field = pa.field("took", pa.duration("us"), metadata={"headrace.spark_type": "interval second"})
+    values = [dt.timedelta(seconds=5, microseconds=7), None, dt.timedelta(seconds=-1)]
+    rows = pa.table([pa.array(values, field.type)], schema=pa.schema([field]))
+    source = hr.as_data_source(hr.MemTable(rows), "seconds")
+    spark.dataSource.register(source)
+    ctx.register_table("seconds", hr.from_data_source(source))
+    for frame in (spark.read.format("seconds").load(), ctx.table("seconds")):
+        assert frame.schema.simpleString() == "struct<took:interval second>"
+        assert [row.took for row in frame.collect()] == values
+        assert frame.where("took > INTERVAL '0' SECOND").count() == 1
 
 
 def test_times_of_day_that_are_switched_off_are_refused_by_name(ctx: hr.SessionContext) -> None:

@@ -179,7 +179,7 @@ def test_list_of_batches_is_noted_as_not_lazy() -> None:
 def test_report_of_a_broken_provider_reads_well_and_raises() -> None:
     report = check_provider(bad.LastPartitionFails())
     lines = str(report).splitlines()
-    assert lines[0] == "LastPartitionFails: 1 promise broken, 13 not checked (2 scans, 0 rows)"
+    assert lines[0] == "LastPartitionFails: 1 promise broken, 14 not checked (2 scans, 0 rows)"
     assert lines[3] == "  broken     execute"
     assert lines[4].startswith("      error: OwnPlan.execute(2) raised ConnectionError: shard 2 is down")
     assert "      unchecked: to be checked when this is mended: execute" in lines

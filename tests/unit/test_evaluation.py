@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pickle
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import EvaluationError
+from headrace.expr import arithmetic
 from headrace.expr.arithmetic import decimal_result
 from headrace.expr.civil import DATE_FIELDS, date_text, days_of, year_month_day
 from headrace.expr.nodes import And, Call, Cast, Column, Comparison, Expr, IsNull, Literal, Not, Or
@@ -95,6 +97,35 @@ def test_decimal_result_follows_spark(
     left: tuple[int, int], op: str, right: tuple[int, int], result: tuple[int, int]
 ) -> None:
     assert decimal_result(op, pa.decimal128(*left), pa.decimal128(*right)) == pa.decimal128(*result)
+
+
+@pytest.mark.parametrize(
+    ("op", "left", "right", "result"),
+    [
+        ("/", ("1e-9", 9, 9), ("-5037040476", 38, 0), "-0.00000000000000000019852927622176209012"),
+        (
+            "-",
+            ("-9", 1, 0),
+            ("-99999999999999999999999999999999999999", 38, 0),
+            "99999999999999999999999999999999999990",
+        ),
+        ("%", ("-0.99999999999999999999999999999999999999", 38, 38), ("1", 1, 0), "-0." + "9" * 38),
+    ],
+)
+def test_decimals_of_many_digits_are_cut_and_rounded_as_spark_does(
+    op: str, left: tuple[str, int, int], right: tuple[str, int, int], result: str
+) -> None:
+    a, b = (pa.array([Decimal(text)], pa.decimal128(p, s)) for text, p, s in (left, right))
+    assert arithmetic.call(op, [a, b], ansi=True).to_pylist() == [Decimal(result)]
+
+
+@pytest.mark.parametrize("ansi", [True, False])
+def test_remainder_of_decimals_too_far_apart_fails_as_in_spark(ansi: bool) -> None:
+    far, near = pa.array([Decimal("9" * 38)], pa.decimal128(38, 0)), pa.array([Decimal("7e-38")], pa.decimal128(38, 38))
+    with pytest.raises(EvaluationError, match="DIVISION_IMPOSSIBLE"):
+        arithmetic.call("%", [far, near], ansi)
+    exact = pa.array([Decimal("1e-38")], pa.decimal128(38, 38))  # 10**39 such and no rest: its digits are few
+    assert arithmetic.call("%", [pa.array([Decimal(10)], pa.decimal128(2, 0)), exact], ansi).to_pylist() == [0]
 
 
 def test_evaluate_time_zone_of_the_session_decides_or_is_asked_for() -> None:

@@ -140,7 +140,7 @@ def decimals(values: list[decimal.Decimal | None], type_: pa.DataType, ansi: boo
     found: list[decimal.Decimal | None] = []
     for value in values:
         rounded = None if value is None else value.quantize(unit, context=_EXACT)
-        if rounded is not None and abs(rounded) >= limit:
+        if rounded is not None and rounded.copy_abs() >= limit:  # abs() would round
             if ansi:
                 raise EvaluationError("NUMERIC_VALUE_OUT_OF_RANGE", f"{value} does not fit {type_}")
             rounded = None
@@ -149,12 +149,24 @@ def decimals(values: list[decimal.Decimal | None], type_: pa.DataType, ansi: boo
 
 
 def _quotient(a: decimal.Decimal, b: decimal.Decimal) -> decimal.Decimal:
-    """Rounded half up at the 39th decimal, as Spark does before it rounds to the result's scale."""
+    """Cut after the 39th decimal, as Spark does before it rounds to the result's scale."""
     sign = -1 if (a < 0) != (b < 0) else 1
     (n1, e1), (n2, e2) = _whole(a), _whole(b)
     shift = 39 + e1 - e2
     numerator, denominator = (n1 * 10**shift, n2) if shift >= 0 else (n1, n2 * 10**-shift)
-    return decimal.Decimal(sign * ((2 * numerator + denominator) // (2 * denominator))).scaleb(-39, _EXACT)
+    return decimal.Decimal(sign * (numerator // denominator)).scaleb(-39, _EXACT)
+
+
+def _decimal_rest(a: decimal.Decimal, b: decimal.Decimal) -> decimal.Decimal:
+    """Java's remainder to 39 digits: it fails, ANSI or not, where so many of the quotient do not leave a small rest."""
+    (n1, e1), (n2, e2) = _whole(a), _whole(b)
+    least = min(e1, e2)
+    dividend, divisor = n1 * 10 ** (e1 - least), n2 * 10 ** (e2 - least)
+    quotient = dividend // divisor
+    cut = 10 ** max(0, len(str(quotient)) - 39)
+    if dividend - quotient // cut * cut * divisor >= divisor:
+        raise EvaluationError("DIVISION_IMPOSSIBLE", f"the quotient of {a} and {b} has more than 39 digits")
+    return _EXACT.remainder(a, b)
 
 
 def _whole(value: decimal.Decimal) -> tuple[int, int]:
@@ -164,11 +176,11 @@ def _whole(value: decimal.Decimal) -> tuple[int, int]:
     return int("".join(map(str, digits))), exponent
 
 
-_39_DIGITS = decimal.Context(prec=39, rounding=decimal.ROUND_HALF_UP)
+_39_DIGITS = decimal.Context(prec=39, rounding=decimal.ROUND_DOWN)
 _DECIMAL_OPERATIONS: dict[str, Callable[[decimal.Decimal, decimal.Decimal], decimal.Decimal]] = {
     "+": _EXACT.add,
     "-": _EXACT.subtract,
     "*": _39_DIGITS.multiply,
     "/": _quotient,
-    "%": _EXACT.remainder,
+    "%": _decimal_rest,
 }

@@ -45,6 +45,13 @@ def evaluate(expr: Expr, batch: pa.RecordBatch, ansi: bool = True, time_zone: st
     return _Evaluation(ansi, time_zone).truth(expr, rows)
 
 
+def value_of(
+    expr: Expr, columns: dict[Column, pa.Array], count: int, ansi: bool = True, time_zone: str | None = None
+) -> pa.Array:
+    """``expr``, a predicate or not, over ``count`` rows of these columns, in wire types. Raises as ``evaluate``."""
+    return _Evaluation(ansi, time_zone).value(expr, _Rows(columns, count))
+
+
 @dataclass(frozen=True)
 class _Rows:
     """Rows of a batch: the columns that an expression reads, in wire types."""

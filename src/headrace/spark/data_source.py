@@ -16,11 +16,13 @@ from headrace.errors import HeadraceError, RegistrationError, UnsupportedTypeErr
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest
 from headrace.provider import FilterPushdown, NestedLiterals, PerScanProvider, TableProvider
-from headrace.spark.data_source_errors import extraneous_filters, type_mismatch
+from headrace.spark.data_source_errors import extraneous_filters, pushdown_disabled, type_mismatch
 from headrace.spark.data_source_plan import DataSourcePlan
+from headrace.spark.planning_settings import source_filters_are_off
 from headrace.spark.versions import (
     arrow_schema,
     has_arrow_type,
+    inherited_push_filters,
     named_beside_arrow,
     pushes_filters,
     types_without_arrow,
@@ -39,7 +41,7 @@ def from_data_source(
     As in Spark: a reader is made for each scan; its ``pushFilters`` and ``partitions`` run while Spark plans (here in
     the driver's process), ``read`` in Spark's Python workers. Filters that ``pushFilters`` does not return are exact;
     those that it does may still have been used to skip data. ``spark.sql.python.filterPushdown.enabled`` is not
-    needed.
+    needed; where the session sets it to false, a reader with ``pushFilters`` is refused, as in Spark.
 
     Raises TypeError if ``cls`` is not such a class; ``register_table`` raises what ``schema()`` does, ParseException
     for bad DDL and UnsupportedTypeError for a type that would not arrive as itself.
@@ -93,6 +95,9 @@ class DataSourceTable(PerScanProvider):
         reader = self._source.reader(schema=self.struct())
         if not isinstance(reader, DataSourceReader):
             raise type_mismatch("an instance of DataSourceReader", reader)
+        inherited = inherited_push_filters()
+        if inherited is not None and type(reader).pushFilters is not inherited and source_filters_are_off():
+            raise pushdown_disabled(reader)
         return reader
 
 

@@ -28,6 +28,14 @@ def extraneous_filters(reader: object, given: list[Any], returned: list[Any]) ->
     )
 
 
+def pushdown_disabled(reader: object) -> PySparkAssertionError:
+    """For a reader with ``pushFilters`` where the session says that filters are not pushed."""
+    return PySparkAssertionError(
+        errorClass="DATA_SOURCE_PUSHDOWN_DISABLED",
+        messageParameters={"type": type(reader).__name__, "conf": "spark.sql.python.filterPushdown.enabled"},
+    )
+
+
 def schema_mismatch(expected: object, found: object) -> PySparkRuntimeError:
     """For a row or a batch that does not have the columns of the schema."""
     return PySparkRuntimeError(

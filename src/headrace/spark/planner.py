@@ -26,6 +26,7 @@ from headrace.negotiate.registry import Registry
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
 from headrace.spark.catalogs import Catalogs
 from headrace.spark.offers import take_offers
+from headrace.spark.planning_settings import planning_for
 from headrace.tables.known import KnownPlan
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
@@ -62,7 +63,9 @@ class Planner:
     def call(self, operation: str, payload: str) -> str:
         """Called from the JVM."""
         try:
-            return json.dumps(self._operations[operation](json.loads(payload)))
+            question = json.loads(payload)
+            with planning_for(question):
+                return json.dumps(self._operations[operation](question))
         except ProviderRaised as raised:
             return json.dumps({"failure": raised.failure.to_dict()})
         except BaseException as error:  # a bug of ours (or a user's sys.exit) must arrive as a message too: Py4J hangs

@@ -129,7 +129,9 @@ def _summed(values: list[Any]) -> Any:
 def _fitting(total: Any, type_: pa.DataType) -> Any:
     if isinstance(total, int) and not -_LONGEST <= total < _LONGEST:
         raise Undecided
-    if isinstance(total, decimal.Decimal) and abs(total) >= decimal.Decimal(10) ** (type_.precision - type_.scale):
+    if isinstance(total, decimal.Decimal) and total.copy_abs() >= decimal.Decimal(10) ** (
+        type_.precision - type_.scale
+    ):
         raise Undecided
     return total
 

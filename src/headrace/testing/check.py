@@ -17,6 +17,7 @@ from headrace.negotiate.planned import PlannedScan
 from headrace.provider import TableProvider
 from headrace.testing.aggregates import check_aggregates
 from headrace.testing.filters import check_filters, check_limits
+from headrace.testing.joins import check_joins
 from headrace.testing.layout import check_layout, check_statistics
 from headrace.testing.probe import USER_ERRORS, CheckStopped, Probe, error_text, on_other_thread
 from headrace.testing.projections import check_projections
@@ -113,9 +114,10 @@ class _Check:
         check_limits(probe, truth, all_exact, self.rng, self.samples)
         check_top_n(probe, truth, all_exact, self.rng, self.samples)
         check_aggregates(probe, truth, all_exact, self.rng, self.samples)
+        check_joins(probe, truth, all_exact, self.rng, self.samples)
         check_runtime_filters(probe, truth, scan, self.rng, self.samples)
         self._check_slowest_planning(probe)
-        yield (Promise.LIMIT, Promise.TOP_N, Promise.AGGREGATES, Promise.RUNTIME_FILTERS)
+        yield (Promise.LIMIT, Promise.TOP_N, Promise.AGGREGATES, Promise.JOINS, Promise.RUNTIME_FILTERS)
         yield (Promise.PARTITIONING, Promise.ORDERING)
 
     def report(self, checked: set[Promise]) -> Report:

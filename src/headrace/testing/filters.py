@@ -53,7 +53,7 @@ def check_filters(
     probe: Probe, truth: Truth, given: Sequence[Expr], rng: Random, samples: int
 ) -> list[tuple[Expr, ...]]:
     """Ask about each filter alone and in groups, and scan with those it takes. Returns what is all EXACT."""
-    generated = generated_filters(truth.table, rng, samples)
+    generated = generated_filters(truth.table, rng, samples, whole=truth.complete)
     single = tuple(dict.fromkeys((*given, *generated.single)))
     with contextlib.suppress(CheckStopped):
         probe.negotiate(single)

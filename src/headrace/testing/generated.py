@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import EvaluationError
+from headrace.expr.arithmetic import OPERATIONS
 from headrace.expr.nodes import (
     And,
     Call,
@@ -31,6 +32,7 @@ from headrace.expr.nodes import (
     StringMatchOp,
 )
 from headrace.expr.semantics import Kind, canonical, is_nan, kind_of
+from headrace.testing.computed import computed_filters
 
 _UNIT = datetime.timedelta(microseconds=1)
 _DAY = datetime.timedelta(days=1)
@@ -67,8 +69,11 @@ class GeneratedFilters:
     together: tuple[tuple[Expr, ...], ...]
 
 
-def generated_filters(rows: pa.Table, rng: Random, samples: int) -> GeneratedFilters:
-    """Filters on every column of ``rows`` (in wire types); ``samples`` values for each kind of filter."""
+def generated_filters(rows: pa.Table, rng: Random, samples: int, *, whole: bool = True) -> GeneratedFilters:
+    """Filters on every column of ``rows`` (in wire types); ``samples`` values for each kind of filter.
+
+    ``whole``: the table has no other rows. Else none is made that Spark might fail for in one of those.
+    """
     single: list[Expr] = []
     by_kind: dict[Kind, list[Column]] = {}
     for column, type_, values in _columns(rows):
@@ -76,7 +81,8 @@ def generated_filters(rows: pa.Table, rng: Random, samples: int) -> GeneratedFil
         single += [IsNull(column), Not(IsNull(column))]
         if kind is not None and kind not in _SPARK_SENDS_NO_LITERALS:
             single += _comparable(column, type_, kind, values, rng, samples)
-            single += [expr for expr in _of_functions(column, type_, kind, values, rng) if _is_decided(expr, rows)]
+            computed = computed_filters(column, type_, *_constants(type_, kind, values, rng), rng)
+            single += [expr for expr in computed if (whole or not _may_fail(expr)) and _is_decided(expr, rows)]
             by_kind.setdefault(kind, []).append(column)
     for left, right in (rng.sample(columns, 2) for columns in by_kind.values() if len(columns) > 1):
         single += [Comparison(op, left, right) for op in rng.sample(get_args(ComparisonOp), 2)]
@@ -159,37 +165,14 @@ def _comparable(
         yield And(Comparison(">=", column, Literal(low, type_)), Comparison("<", column, Literal(high, type_)))
 
 
-def _of_functions(
-    column: Column, type_: pa.DataType, kind: Kind, array: pa.ChunkedArray, rng: Random
-) -> Iterator[Expr]:
-    """What Spark pushes of functions, arithmetic, CASE and casts, with constants that some rows fulfil."""
+def _constants(type_: pa.DataType, kind: Kind, array: pa.ChunkedArray, rng: Random) -> tuple[Any, Any]:
+    """A value of the column, where it has any, and one that is rather not of it."""
     inside, outside = _values(type_, kind, array, rng, 1)
-    some, other = (Literal(value, type_) for value in (rng.choice(inside or outside), rng.choice(outside or inside)))
-    yield Comparison("=", Call("COALESCE", (column, other)), other)
-    yield Comparison("=", Call("CASE_WHEN", (Comparison("=", column, some), other, column)), other)
-    if kind is Kind.INT:
-        zero, two = (Literal(value, type_) for value in (0, 2))
-        yield Comparison("=", Call("%", (column, two)), zero)
-        yield Comparison(">", Call("+", (column, two)), some)
-        yield Comparison("=", Call("ABS", (column,)), Literal(abs(some.value), type_))
-        yield Comparison("<=", Cast(column, "double"), Literal(float(some.value), pa.float64()))
-        yield Comparison("=", Cast(column, "string"), Literal(str(some.value), pa.string()))
-    elif kind is Kind.FLOAT:
-        yield Comparison(">", Call("*", (column, Literal(-1.0, type_))), some)
-    elif kind is Kind.STRING:
-        for name, changed in (("UPPER", str.upper), ("LOWER", str.lower), ("TRIM", lambda text: text.strip(" "))):
-            yield Comparison("=", Call(name, (column,)), Literal(changed(some.value), type_))
-        yield Comparison(">=", Call("CHAR_LENGTH", (column,)), Literal(len(some.value), pa.int32()))
-        span = (Literal(1, pa.int32()), Literal(2, pa.int32()))
-        yield Comparison("=", Call("SUBSTRING", (column, *span)), Literal(some.value[:2], type_))
-        yield Comparison("=", Call("CONCAT", (column, other)), Literal(some.value + other.value, type_))
-    elif kind is Kind.DATE:
-        yield Comparison("=", Call("EXTRACT_YEAR", (column,)), Literal(some.value.year, pa.int32()))
-        yield Comparison("=", Call("EXTRACT_MONTH", (column,)), Literal(some.value.month, pa.int32()))
-    elif kind is Kind.TIMESTAMP:
-        day = Cast(column, "date")
-        yield Comparison("=", Call("EXTRACT_YEAR", (day,)), Literal(some.value.year, pa.int32()))
-        yield Comparison("=", day, Literal(some.value.date(), pa.date32()))
+    return rng.choice(inside or outside), rng.choice(outside or inside)
+
+
+def _may_fail(expr: Expr) -> bool:
+    return any(isinstance(node, Cast) or (isinstance(node, Call) and node.name in OPERATIONS) for node in expr.walk())
 
 
 def _is_decided(expr: Expr, rows: pa.Table) -> bool:

@@ -33,6 +33,8 @@ class Promise(enum.StrEnum):
     """EXACT returns the first rows in the order, INEXACT at least those; an offset leaves out so many."""
     AGGREGATES = "aggregates"
     """COMPLETE returns each group once, with the right values; PARTIAL gives what merges to the right values."""
+    JOINS = "joins"
+    """The rows of a join that is taken over are those that Spark would join."""
     RUNTIME_FILTERS = "runtime filters"
     """Planned again with filters that a query learnt, no row is lost that passes them, and no partition is new."""
     PARTITIONING = "partitioning"

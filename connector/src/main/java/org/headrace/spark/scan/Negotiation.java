@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.ref.Cleaner;
 import java.util.Map;
 import java.util.UUID;
+import org.apache.spark.sql.internal.SQLConf;
 import org.headrace.spark.planner.Planners;
 
 /**
@@ -16,6 +17,7 @@ import org.headrace.spark.planner.Planners;
  */
 final class Negotiation {
   private static final Cleaner CLEANER = Cleaner.create();
+  private static final String SOURCE_FILTERS = "spark.sql.python.filterPushdown.enabled";
 
   private final String context;
   private final String table;
@@ -73,12 +75,18 @@ final class Negotiation {
     question.put("scan", id);
     question.put("table", table);
     question.set("offers", unsent);
+    question.put("source_filters_off", areSourceFiltersOff());
     unsent = Planners.JSON.createObjectNode();
     if (!begun) {
       begun = true;
       CLEANER.register(this, release(context, id));
     }
     return question;
+  }
+
+  /** Whether this session says so in so many words: by default it is off, which nobody meant. */
+  private static boolean areSourceFiltersOff() {
+    return !Boolean.parseBoolean(SQLConf.get().getConfString(SOURCE_FILTERS, "true"));
   }
 
   private static Runnable release(String context, String id) {

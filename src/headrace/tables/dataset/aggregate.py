@@ -16,6 +16,7 @@ from headrace.plan import Aggregation, ExecutionPlan, Statistics, UnknownPartiti
 from headrace.tables.dataset.chunks import column_position, has_exact_bounds, is_text, least_and_greatest
 from headrace.tables.dataset.footers import is_parquet
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, named
+from headrace.tables.dataset.told import ToldRows
 from headrace.tables.known import KnownPlan
 from headrace.tables.partial_aggregates import PartialAggregate, operand_columns, ranged_columns
 
@@ -50,21 +51,26 @@ class DatasetAggregatePlan(ExecutionPlan):
         made.partitioning = UnknownPartitioning(1)
         return made
 
-    def known(self) -> KnownPlan | None:
-        """Its row, where that is complete and local footers tell all of it; None else. Reads these footers.
+    def known(self, told: ToldRows) -> KnownPlan | None:
+        """Its row, where that is complete and local footers tell all of it; None else.
 
-        A file that cannot be read is left to the task, which names it.
+        Reads these footers, unless ``told`` has what they told before. A file that cannot be read is left to the task,
+        which names it.
         """
         pieces = self._pieces(0)
         footers = [piece for piece in pieces if self._is_told_by_footer(piece)]
         if not self._complete or len(footers) < len(pieces) or not _are_local(footers):
             return None
-        total = PartialAggregate(self._aggregation)
-        try:
-            untold = self._add_footers(total, footers)
-        except (OSError, pa.ArrowException):
-            return None
-        return None if untold else KnownPlan(total.row(), f"{self.describe()}, read while planning")
+
+        def read() -> pa.RecordBatch | None:
+            total = PartialAggregate(self._aggregation)
+            try:
+                return None if self._add_footers(total, footers) else total.row()
+            except (OSError, pa.ArrowException):
+                return None
+
+        row = told.row(self._aggregation, [piece.path for piece in footers], read)
+        return None if row is None else KnownPlan(row, f"{self.describe()}, read while planning")
 
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         total = PartialAggregate(self._aggregation)

@@ -56,7 +56,7 @@ class DatasetScan(TableProvider):
         if request.aggregation in self._complete:
             assert isinstance(plan, DatasetAggregatePlan)
             complete = plan.complete()
-            return complete.known() or complete
+            return complete.known(self._table.told) or complete
         return plan
 
     def statistics(self) -> Statistics | None:

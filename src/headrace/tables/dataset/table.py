@@ -47,6 +47,7 @@ from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_re
 from headrace.tables.dataset.row_groups import RowGroupPruning
 from headrace.tables.dataset.scan import DatasetScan
 from headrace.tables.dataset.selectivity import passing_share, worth_filtering
+from headrace.tables.dataset.told import ToldRows
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
 from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 
@@ -104,6 +105,7 @@ class DatasetTable(PerScanProvider):
         self._sorted_by = checked_order(sorted_by, self._schema)
         self._views = pa.schema([field.with_type(_as_view(field.type)) for field in self._schema])
         self._partition_bytes = partition_bytes
+        self.told = ToldRows()
         fragments = list(dataset.get_fragments())
         files = dataset_files(fragments)
         self._parts: list[DatasetFile | DatasetMemory] = [*files, *dataset_memory(fragments, self._schema)]

@@ -222,6 +222,7 @@ def _partitioning_json(scan: PlannedScan) -> dict[str, Any] | None:
 
 def _stream_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
     """A few rows as an Arrow stream, in JSON."""
+    assert len(batches) <= 1, "the connector reads one batch: rows of others would be lost"
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, schema) as writer:
         for batch in batches:

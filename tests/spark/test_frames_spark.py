@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +14,8 @@ import pytest
 import headrace as hr
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.protocol import FRAME_HEADER, MAX_FIRST_BYTES, MAX_SECOND_BYTES
-from raw_frames import BODY, END, METADATA, NONCE, SCHEMA, frame, header, numbers, with_nonce
+from headrace.transport.seal import Seals
+from raw_frames import BODY, END, METADATA, NONCE, SCHEMA, frame, header, numbers, sealed, with_nonce
 from recording import table_of
 
 WRONG = {
@@ -43,12 +46,17 @@ WRONG = {
 }
 
 
+def serving(sent: bytes) -> Callable[[DriverPartition, socket.socket, int, Seals], None]:
+    """Serves those very frames, with the tags that they need to be looked at."""
+    return lambda _self, sock, nonce, seals: sock.sendall(sealed(with_nonce(sent, nonce), seals.sent))
+
+
 @pytest.mark.daily(every=3)
 @pytest.mark.parametrize(("sent", "message"), WRONG.values(), ids=WRONG)
 def test_reader_wrong_frames_are_a_named_error(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, sent: bytes, message: str
 ) -> None:
-    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock, nonce: sock.sendall(with_nonce(sent, nonce)))
+    monkeypatch.setattr(DriverPartition, "serve", serving(sent))
     ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
     with pytest.raises(hr.TransportError, match=message):
         ctx.collect("SELECT i, s FROM t")
@@ -61,7 +69,7 @@ def test_reader_error_born_in_the_jvm_has_the_same_record_as_pythons(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent = SCHEMA + frame(3, b"abc")
-    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock, nonce: sock.sendall(with_nonce(sent, nonce)))
+    monkeypatch.setattr(DriverPartition, "serve", serving(sent))
     ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
     with pytest.raises(hr.TransportError) as caught:
         ctx.collect("SELECT i, s FROM t")

@@ -13,6 +13,7 @@ import headrace as hr
 from headrace.transport import endpoint
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.frames import FrameWriter
+from headrace.transport.seal import Seals
 from raw_frames import NUMBERS, numbers
 from recording import table_of
 
@@ -22,9 +23,9 @@ def test_reader_that_cannot_ask_any_more_still_reads_what_was_sent(
 ) -> None:
     """The other side may send its last frames and close between the reader's look at the socket and its asking."""
 
-    def serve(_partition: DriverPartition, sock: socket.socket, nonce: int) -> None:
+    def serve(_partition: DriverPartition, sock: socket.socket, nonce: int, seals: Seals) -> None:
         sock.shutdown(socket.SHUT_RD)  # whoever asks from now on gets a broken pipe
-        writer = FrameWriter(sock, NUMBERS, nonce)
+        writer = FrameWriter(sock, NUMBERS, nonce, seals.sent)
         writer.schema(told_when_read=True)
         threading.Event().wait(0.3)  # the reader asks meanwhile
         writer.batch(numbers(0, 3))

@@ -9,7 +9,7 @@ import struct
 from headrace.errors import HeadraceError
 from headrace.transport.claims import Claim
 from headrace.transport.inbox import ResultInbox
-from raw_frames import NONCE, NUMBERS
+from raw_frames import NONCE, NUMBERS, UNSEALED
 
 _INTERESTING = (0, 1, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 255, 4096, 0x7FFFFF00)
 
@@ -47,7 +47,7 @@ def is_refused(stream: bytes) -> bool:
     with ours, theirs:
         theirs.sendall(stream)
         theirs.shutdown(socket.SHUT_WR)
-        receiver.serve(ours, NONCE)
+        receiver.serve(ours, NONCE, UNSEALED)
     inbox.finish()
     try:
         while (batch := inbox.take(timeout_s=5)) is not None:

@@ -13,7 +13,9 @@ import headrace as hr
 from headrace.execute.partition_stream import ScanTask
 from headrace.transport.claims import Claim
 from headrace.transport.driver_partition import DriverPartition
-from headrace.transport.protocol import CHALLENGE, CLAIM, FRAME_HEADER, PROTOCOL_VERSION, FrameKind, answer, proof
+from headrace.transport.frames import Frame, read_frame
+from headrace.transport.protocol import CHALLENGE, CLAIM, FrameKind, answer, proof
+from headrace.transport.seal import Seals
 from producing import NUMBERS, FunctionPlan, ten_rows
 
 NONCE = 0x1122334455667788
@@ -30,6 +32,7 @@ class Client:
     def __init__(self, address: dict[str, Any], *, tcp: bool = False) -> None:
         self.address = address
         self.awaited = b""  # what the endpoint has to send before anything else
+        self.seals = Seals(None, None)  # those of the last claim
         if tcp:
             self.sock = socket.create_connection((address["host"], address["port"]), 10)
         else:
@@ -54,6 +57,8 @@ class Client:
         secret = secret or base64.b64decode(self.address["secret"])
         claim += proof(secret, greeting, claim)
         self.awaited = answer(secret, greeting, claim)
+        theirs = Seals.of_endpoint(secret, greeting, claim)
+        self.seals = Seals(sent=theirs.received, received=theirs.sent)
         return claim
 
     def read(self, length: int) -> bytes:
@@ -71,10 +76,15 @@ class Client:
     def frames(self) -> list[tuple[FrameKind, bytes]]:
         frames = []
         while not frames or frames[-1][0] not in (FrameKind.END, FrameKind.ERROR):
-            kind, version, _, first, second, nonce = FRAME_HEADER.unpack(self.read(FRAME_HEADER.size))
-            assert (version, nonce) == (PROTOCOL_VERSION, NONCE)
-            frames.append((FrameKind(kind), self.read(first + second)))
+            frame = self.frame()
+            if frame is None:
+                raise EOFError
+            frames.append((frame.kind, frame.message.to_pybytes()))
         return frames
+
+    def frame(self) -> Frame | None:
+        self.read(0)
+        return read_frame(self.sock, NONCE, self.seals.received)
 
     def is_dropped(self) -> bool:
         with contextlib.suppress(ConnectionError):

@@ -6,8 +6,10 @@ import struct
 
 import pyarrow as pa
 
-from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, TOTALS
+from headrace.transport.protocol import FRAME_HEADER, MAX_FIRST_BYTES, PROTOCOL_VERSION, TOTALS, FrameKind
+from headrace.transport.seal import FrameSeal, Seals
 
+UNSEALED = Seals(None, None)
 NONCE = 0xA1B2C3D4E5F60718  # where the JVM chooses one, it takes the place of this
 TIMEOUT_S = 20  # until a test of the Python end gives up
 
@@ -31,6 +33,22 @@ def header(kind: int, first: int, second: int = 0, version: int = PROTOCOL_VERSI
 def with_nonce(frames: bytes, nonce: int) -> bytes:
     """The same frames as an answer to the request that ``nonce`` stands for."""
     return frames.replace(struct.pack("<Q", NONCE), struct.pack("<Q", nonce))
+
+
+def sealed(frames: bytes, seal: FrameSeal | None) -> bytes:
+    """The same frames with tags, as far as they are whole."""
+    assert seal is not None
+    done, at = b"", 0
+    while at < len(frames):
+        kind, _, _, first, second, _ = FRAME_HEADER.unpack(frames[at : (start := at + FRAME_HEADER.size)])
+        if first > MAX_FIRST_BYTES or start + first > len(frames):
+            return done + frames[at:]
+        done += frames[at : start + first] + seal.tag(frames[at : start + first])
+        at = start + first + second
+        done += frames[start + first : at]
+        if kind in (FrameKind.QUESTION, FrameKind.ANSWER):
+            done += seal.tag(frames[start + first : at])
+    return done
 
 
 SCHEMA = frame(1, bytes(NUMBERS.serialize()))

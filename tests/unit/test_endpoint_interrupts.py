@@ -24,6 +24,7 @@ from headrace.transport.claims import Claim
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.protocol import FRAME_HEADER
+from headrace.transport.seal import Seals
 from producing import NUMBERS, numbers, wait_until
 
 # -- an interrupt of the user's own ---------------------------------------------------------------------------------
@@ -51,8 +52,8 @@ def leave_early(endpoint: Endpoint, source: Interruptible) -> None:
     """After the first batch began to arrive, so ``execute`` was called."""
     with Client(endpoint.address(endpoint.offer(opener(lambda _: source), 2))) as client:
         client.sock.sendall(client.claim(client.greeting()))
-        _, _, _, first, second, _ = FRAME_HEADER.unpack(client.read(FRAME_HEADER.size))
-        client.read(first + second + FRAME_HEADER.size)
+        assert client.frame() is not None
+        client.read(FRAME_HEADER.size)
 
 
 @pytest.mark.parametrize("library", ["sqlite3", "duckdb"])
@@ -146,7 +147,7 @@ def test_partition_that_takes_long_to_open_disturbs_nobody(endpoint: Endpoint) -
     opening, let_go, stopped = threading.Event(), threading.Event(), threading.Event()
 
     class Late:
-        def serve(self, sock: socket.socket, nonce: int) -> None: ...
+        def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None: ...
 
         def stop(self, reason: str) -> None:
             stopped.set()

@@ -16,7 +16,7 @@ from headrace.transport.claims import Claim
 from headrace.transport.frames import read_frame
 from headrace.transport.inbox import ResultInbox
 from headrace.transport.protocol import FRAME_HEADER, FrameKind
-from raw_frames import NONCE, NUMBERS, WHOLE
+from raw_frames import NONCE, NUMBERS, UNSEALED, WHOLE
 
 
 def parsed(data: bytes) -> list[FrameKind]:
@@ -55,7 +55,7 @@ def test_inbox_one_byte_changed_never_passes_for_a_whole_result_of_another_lengt
         theirs.sendall(data)
         theirs.shutdown(socket.SHUT_WR)
         with contextlib.suppress(hr.TransportError, OSError):
-            receiver.serve(ours, NONCE)
+            receiver.serve(ours, NONCE, UNSEALED)
     inbox.finish()
     rows = 0
     try:

@@ -20,6 +20,7 @@ from headrace.tables.flight.stream import FlightStream
 from headrace.testing import check_provider
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.protocol import FRAME_HEADER, FrameKind
+from headrace.transport.seal import Seals
 from producing import NUMBERS, FunctionTable, numbers, ten_rows
 from raw_frames import NONCE
 
@@ -86,7 +87,7 @@ def served(partition: DriverPartition) -> list[tuple[FrameKind, bytes]]:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.settimeout(10)
-        partition.serve(theirs, NONCE)
+        partition.serve(theirs, NONCE, Seals(None, None))
         theirs.shutdown(socket.SHUT_WR)
         data = b"".join(iter(lambda: ours.recv(1 << 16), b""))
     frames: list[tuple[FrameKind, bytes]] = []

@@ -12,6 +12,7 @@ from headrace.errors import TransportError
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.reaching import address_towards, listens, refuses
 from places import ROOT
+from raw_frames import UNSEALED
 
 GOLDEN = json.loads((ROOT / "connector" / "protocol" / "golden.json").read_text())
 MESSAGES = {message["name"]: message for message in GOLDEN["messages"]}
@@ -36,7 +37,7 @@ def test_planning_connection_answers_the_golden_question_until_the_other_side_go
         ours.sendall(sent + sent)
         ours.shutdown(socket.SHUT_WR)
         with theirs:
-            PlanningConnection(call).serve(theirs, question["nonce"])
+            PlanningConnection(call).serve(theirs, question["nonce"], UNSEALED)
         assert ours.recv(1000) == expected + expected
     assert asked == [(question["operation"], question["question"])] * 2
 
@@ -48,7 +49,7 @@ def test_planning_connection_another_frame_is_a_transport_error(name: str) -> No
     with ours, theirs:
         ours.sendall(sent)
         with pytest.raises(TransportError, match="instead of a question"):
-            PlanningConnection(lambda operation, question: "{}").serve(theirs, fields["nonce"])
+            PlanningConnection(lambda operation, question: "{}").serve(theirs, fields["nonce"], UNSEALED)
 
 
 def test_address_towards_the_loopback_is_the_loopback() -> None:

@@ -19,6 +19,7 @@ from headrace.transport.listeners import TlsIdentity
 from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, RECEIPT, TOTALS, FrameKind
 from inboxes import NONCE, SCHEMA, batch, sender, values
 from pushing import InBackground
+from raw_frames import UNSEALED
 
 
 class Served:
@@ -31,7 +32,7 @@ class Served:
 
         def serve() -> None:
             with mine if tls is None else tls.context.wrap_socket(mine, server_side=True) as sock:
-                receiver.serve(sock, NONCE)
+                receiver.serve(sock, NONCE, UNSEALED)
 
         self.serving = InBackground(serve)
         if tls is not None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
 from headrace.transport.frames import FrameWriter
+from headrace.transport.seal import Seals
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Claim:
 class PartitionServer(Protocol):
     """One open partition."""
 
-    def serve(self, sock: socket.socket, nonce: int) -> None:
+    def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
         """Move frames up to END or ERROR, on a thread of its own. May raise OSError when the peer is gone."""
 
     def stop(self, reason: str) -> None:
@@ -72,7 +73,7 @@ class _Refusal:
     def __init__(self, failure: Failure) -> None:
         self._failure = failure
 
-    def serve(self, sock: socket.socket, nonce: int) -> None:
-        FrameWriter(sock, pa.schema([]), nonce).error(self._failure.to_json())
+    def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
+        FrameWriter(sock, pa.schema([]), nonce, seals.sent).error(self._failure.to_json())
 
     def stop(self, reason: str) -> None: ...

@@ -10,6 +10,7 @@ import time
 
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag, StopRequested, is_importing
+from headrace.transport.seal import Seals
 from headrace.transport.serve import serve_partition
 
 _REASON_SECONDS = 1.0
@@ -31,9 +32,9 @@ class DriverPartition:
         self._stop = StopFlag(self._interrupt)
         self._stream = PartitionStream(task, partition, self._stop, source, as_they_are=True)
 
-    def serve(self, sock: socket.socket, nonce: int) -> None:
+    def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
         self._thread_id = threading.get_ident()
-        serve_partition(sock, nonce, self._stream, self._await_reason)
+        serve_partition(sock, nonce, self._stream, self._await_reason, seals.sent)
 
     def stop(self, reason: str) -> None:
         self._stop.request(reason)

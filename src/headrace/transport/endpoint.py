@@ -4,12 +4,14 @@ A connection proves the session's secret over a fresh challenge before anything 
 message; nothing received is ever unpickled. One thread watches all connections, so an unauthenticated or
 silent peer costs no thread, and a reader that goes away is noticed at once; each open partition has a thread, and
 stopping one has another. No code of a provider's or producer's runs on the endpoint's own thread, and no disk work.
+Nothing but ``close`` ends that thread: whatever goes wrong with a connection costs that connection alone.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import hmac
 import logging
 import os
@@ -40,12 +42,14 @@ from headrace.transport.protocol import (
     answer,
     proof,
 )
+from headrace.transport.seal import Seals
 from headrace.transport.silence import RENEWAL_SECONDS, SenderLease, keep_alive
 
 _LOG = logging.getLogger("headrace")
 
 MAX_HANDSHAKES = 256
-_ACCEPT_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS = 0.05
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _STOP_SECONDS = 1.0  # how long close() waits for partitions to be told
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
@@ -55,6 +59,7 @@ class _Connection:
     """``claimed`` and all before it is the endpoint's thread's; ``lock`` guards the rest."""
 
     sock: socket.socket
+    fd: int
     challenge: bytes
     deadline: float
     greeted: bool = False
@@ -162,18 +167,11 @@ class Endpoint:
             self._poll.register(fd, select.POLLIN)
         try:
             while not self._closing:
-                for fd, event in self._poll.poll(self._poll_timeout_ms()):
-                    if fd in listeners:
-                        self._accept(listeners[fd])
-                    elif fd == self._wake_reader.fileno():
-                        with contextlib.suppress(BlockingIOError):
-                            self._wake_reader.recv(4096)
-                    elif fd in self._connections:
-                        self._progress_safely(self._connections[fd], event)
-                self._drop_late_handshakes()
-                self._renew_leases()
-                while not self._finished.empty():
-                    self._drop(self._finished.get())
+                try:
+                    self._attend(listeners)
+                except Exception:  # a bug of ours, or a machine without memory: the endpoint goes on
+                    _LOG.exception("the endpoint failed for a moment")
+                    time.sleep(_PAUSE_SECONDS)
         finally:
             for connection in list(self._connections.values()):
                 self._stop(connection, "the session context was closed")
@@ -181,6 +179,25 @@ class Endpoint:
             for sock in (*self._listeners, self._wake_reader, self._wake_writer):
                 sock.close()
             self._directory.close()
+
+    def _attend(self, listeners: dict[int, socket.socket]) -> None:
+        """One round: wait for events and deal with each. Those of connections are looked up before any is dropped,
+        since a new connection may get the descriptor of an old one.
+        """
+        events = self._poll.poll(self._poll_timeout_ms())
+        for connection, event in [(self._connections[fd], event) for fd, event in events if fd in self._connections]:
+            if self._connections.get(connection.fd) is connection:
+                self._guarded(connection, event)
+        for fd, _ in events:
+            if fd in listeners:
+                self._accept(listeners[fd])
+            elif fd == self._wake_reader.fileno():
+                with contextlib.suppress(BlockingIOError):
+                    self._wake_reader.recv(4096)
+        self._drop_late_handshakes()
+        self._renew_leases()
+        while not self._finished.empty():
+            self._drop(self._finished.get())
 
     def _poll_timeout_ms(self) -> int | None:
         due = [c.deadline for c in self._connections.values() if not c.claimed]
@@ -199,23 +216,32 @@ class Endpoint:
     def _accept(self, listener: socket.socket) -> None:
         try:
             sock, _ = listener.accept()
-        except BlockingIOError:
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                time.sleep(_PAUSE_SECONDS)  # do not spin until there is a descriptor or memory again
             return
-        except OSError:
-            time.sleep(_ACCEPT_PAUSE_SECONDS)  # out of file descriptors: do not spin until one is free
-            return
+        try:
+            self._admit(sock)
+        except OSError:  # the peer is gone already
+            sock.close()
+        except Exception:  # a bug of ours
+            _LOG.exception("a connection to the endpoint failed")
+            sock.close()
+
+    def _admit(self, sock: socket.socket) -> None:
+        """Raises OSError when the peer is gone already."""
         sock.setblocking(False)
         if sock.family != socket.AF_UNIX:
-            if self._tls is not None:
-                sock = self._tls.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a one-row batch must not wait for more
             keep_alive(sock)  # an executor's host may vanish silently
+            if self._tls is not None:
+                sock = self._tls.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         handshaking = [c for c in self._connections.values() if not c.claimed]
         if len(handshaking) >= MAX_HANDSHAKES:
             self._drop(min(handshaking, key=lambda c: c.deadline))
         challenge = CHALLENGE.pack(MAGIC, PROTOCOL_VERSION, secrets.token_bytes(CHALLENGE_BYTES))
-        connection = _Connection(sock, challenge, time.monotonic() + HANDSHAKE_SECONDS)
-        self._connections[sock.fileno()] = connection
+        connection = _Connection(sock, sock.fileno(), challenge, time.monotonic() + HANDSHAKE_SECONDS)
+        self._connections[connection.fd] = connection
         self._poll.register(sock, select.POLLIN | _GONE)
         if not isinstance(sock, ssl.SSLSocket):
             self._greet(connection)
@@ -232,7 +258,7 @@ class Endpoint:
         except OSError:
             self._drop(connection)
 
-    def _progress_safely(self, connection: _Connection, event: int) -> None:
+    def _guarded(self, connection: _Connection, event: int) -> None:
         try:
             self._progress(connection, event)
         except Exception:  # a bug of ours: it must cost this connection only
@@ -244,8 +270,7 @@ class Endpoint:
             # Only that a reader is gone is watched for; before it goes it may say why.
             self._poll.unregister(connection.sock)
             self._stop(connection, _parting_words(connection.sock))
-            with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+            _shut_down(connection.sock)
             return
         if not connection.greeted:
             self._greet(connection)
@@ -253,7 +278,7 @@ class Endpoint:
         try:
             data = connection.sock.recv(CLAIM.size - len(connection.received))
         except (BlockingIOError, ssl.SSLWantReadError):
-            return  # an event of an earlier connection that had the same descriptor, or half a TLS record
+            return  # half a TLS record
         except OSError:
             data = b""
         connection.received += data
@@ -309,8 +334,9 @@ class Endpoint:
             reason = connection.opened(server)
             if reason is not None:
                 server.stop(reason)
+            seals = Seals.of_endpoint(self._secret, connection.challenge, received)
             with contextlib.suppress(OSError, TransportError):  # the peer is gone, or is none of ours
-                server.serve(connection.sock, claim.nonce)
+                server.serve(connection.sock, claim.nonce, seals)
         finally:
             connection.finish()
             self._finished.put(connection)
@@ -322,15 +348,21 @@ class Endpoint:
             self._drop(connection)
 
     def _drop(self, connection: _Connection) -> None:
-        fd = connection.sock.fileno()
-        if fd < 0:
+        """Never raises. A second time nothing happens."""
+        if self._connections.get(connection.fd) is not connection:
             return
-        self._connections.pop(fd, None)
+        del self._connections[connection.fd]
         with contextlib.suppress(KeyError):
-            self._poll.unregister(fd)
+            self._poll.unregister(connection.fd)
+        _shut_down(connection.sock)
         with contextlib.suppress(OSError):
-            connection.sock.shutdown(socket.SHUT_RDWR)
-        connection.sock.close()
+            connection.sock.close()
+
+
+def _shut_down(sock: socket.socket) -> None:
+    """Not by TLS's own ``shutdown``: a thread that still sends would go on in the clear for a moment."""
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def _parting_words(sock: socket.socket) -> str:

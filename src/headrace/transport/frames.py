@@ -2,7 +2,8 @@
 
 A frame is a header (see ``protocol``) and its two parts. SCHEMA, DICTIONARY and BATCH carry an encapsulated Arrow IPC
 message (metadata, then body), END the number of rows and batches that were sent, ERROR a Failure as JSON. Each bears
-the nonce of the request that it answers. A stream without END or ERROR was cut.
+the nonce of the request that it answers. A stream without END or ERROR was cut. Where the connection has seals, a tag
+over header and first part follows the first part, and another one the second part of what a planner is asked.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ from headrace.transport.protocol import (
     MAX_SECOND_BYTES,
     PROTOCOL_VERSION,
     SPLIT_BYTES,
+    TAG_BYTES,
     TOLD_WHEN_READ,
     TOTALS,
     FrameKind,
 )
+from headrace.transport.seal import FrameSeal
 
 SEND_BUFFER_BYTES = 1 << 20
 _SMALL_BATCH_BYTES = 64 * 1024
@@ -41,18 +44,21 @@ _MESSAGE_KINDS = {
     2: FrameKind.DICTIONARY,
     3: FrameKind.BATCH,
 }  # by Arrow's number for what a message holds; 1 is a schema
+_SEALED_WHOLE = (FrameKind.QUESTION, FrameKind.ANSWER)
 _BATCH_OPTIONS = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
 
 
 class FrameWriter:
     """Writes one partition's frames to a connected socket, each as soon as it is given.
 
-    ``nonce`` is that of the request. One thread at a time. Raises OSError when the reader is gone.
+    ``nonce`` is that of the request; ``seal`` tags what is sent. One thread at a time. Raises OSError when the reader is
+    gone.
     """
 
-    def __init__(self, sock: socket.socket, schema: pa.Schema, nonce: int) -> None:
+    def __init__(self, sock: socket.socket, schema: pa.Schema, nonce: int, seal: FrameSeal | None = None) -> None:
         self._socket = sock
         self._nonce = nonce
+        self._seal = seal
         self._rows = 0
         self._batches = 0
         self._schema = schema
@@ -115,14 +121,25 @@ class FrameWriter:
         send_all(self._socket, [*held, *frame])
 
     def _frame(self, kind: FrameKind, first: memoryview, second: Sequence[Any], flags: int = 0) -> list[Any]:
-        body = sum(len(piece) for piece in second)
-        if len(first) > MAX_FIRST_BYTES or body > MAX_SECOND_BYTES:
-            raise TransportError(
-                f"a {kind.name} frame would have {len(first)} and {body} bytes; the schema may have at most "
-                f"{MAX_FIRST_BYTES} bytes, and a single row {MAX_SECOND_BYTES}"
-            )
-        header = FRAME_HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body, self._nonce)
+        """Has to be sent before the one that is made next."""
+        return frame_pieces(kind, first, second, self._nonce, self._seal, flags)
+
+
+def frame_pieces(
+    kind: FrameKind, first: Any, second: Sequence[Any], nonce: int, seal: FrameSeal | None, flags: int = 0
+) -> list[Any]:
+    """A frame, in the pieces of memory in which it lies. Raises TransportError for one that is too large."""
+    body = sum(len(piece) for piece in second)
+    if len(first) > MAX_FIRST_BYTES or body > MAX_SECOND_BYTES:
+        raise TransportError(
+            f"a {kind.name} frame would have {len(first)} and {body} bytes; the schema may have at most "
+            f"{MAX_FIRST_BYTES} bytes, and a single row {MAX_SECOND_BYTES}"
+        )
+    header = FRAME_HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body, nonce)
+    if seal is None:
         return [header, first, *second]
+    pieces = [header, first, seal.tag(header, first), *second]
+    return [*pieces, seal.tag(*second)] if kind in _SEALED_WHOLE else pieces
 
 
 _last_serialized: tuple[pa.Schema, pa.Buffer] | None = None
@@ -145,10 +162,11 @@ class Frame:
     message: pa.Buffer
 
 
-def read_frame(sock: socket.socket, nonce: int) -> Frame | None:
+def read_frame(sock: socket.socket, nonce: int, seal: FrameSeal | None = None) -> Frame | None:
     """The next frame; None where the connection ended instead.
 
-    Raises TransportError for what is not a frame, or is not one of the request that ``nonce`` stands for.
+    Raises TransportError for what is not a frame, or is not one of the request that ``nonce`` stands for, or not what
+    the other side has sealed. Memory is taken as the bytes come.
     """
     header = bytearray(FRAME_HEADER.size)
     if not receive_into(sock, memoryview(header)):
@@ -163,8 +181,34 @@ def read_frame(sock: socket.socket, nonce: int) -> Frame | None:
         raise TransportError(f"not a Headrace frame (kind {kind}, version {version}, lengths {first} and {second})")
     if found != nonce:
         raise TransportError(f"a frame of another request (kind {kind}, nonce {found:016x}, expected {nonce:016x})")
-    message = pa.allocate_buffer(first + second)
-    return Frame(FrameKind(kind), message) if receive_into(sock, memoryview(message), begun=True) else None
+    tag_bytes = 0 if seal is None else TAG_BYTES
+    start = _received(sock, b"", first + tag_bytes)
+    if start is None:
+        return None
+    if seal is not None:
+        seal.check(start[first:], header, start[:first])
+    if seal is None or kind not in _SEALED_WHOLE:
+        message = _received(sock, start[:first], second)
+    else:
+        message = _received(sock, start[:first], second + tag_bytes)
+        if message is not None:
+            end = first + second
+            seal.check(message[end:], message[first:end])
+            message = message[:end]
+    return None if message is None else Frame(FrameKind(kind), message)
+
+
+def _received(sock: socket.socket, before: Any, count: int) -> pa.Buffer | None:
+    """``before`` and the next ``count`` bytes of a frame that has begun; None where the connection ended instead."""
+    position, size = len(before), len(before) + count
+    while True:
+        message = pa.allocate_buffer(min(size, position + max(position, SPLIT_BYTES)))
+        memoryview(message).cast("B")[:position] = memoryview(before).cast("B")
+        if not receive_into(sock, memoryview(message)[position:], begun=True):
+            return None
+        if message.size == size:
+            return message
+        before, position = message, message.size
 
 
 def read_totals(frame: Frame) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.transport.claims import Claim
 from headrace.transport.endpoint import Endpoint
+from headrace.transport.seal import Seals
 
 
 class Lifeline:
@@ -35,7 +36,7 @@ class Lifeline:
     def _take_hold(self, _claim: Claim) -> Lifeline:
         return self
 
-    def serve(self, sock: socket.socket, nonce: int) -> None:
+    def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
         """A PartitionServer's: waits for the end of the connection."""
         with contextlib.suppress(OSError):
             while sock.recv(64):

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from headrace.errors import TransportError
 from headrace.transport.claims import Claim
-from headrace.transport.frames import Frame, read_frame, send_all
-from headrace.transport.protocol import FRAME_HEADER, MAX_SECOND_BYTES, PROTOCOL_VERSION, FrameKind
+from headrace.transport.frames import Frame, frame_pieces, limit_stalls, read_frame, send_all
+from headrace.transport.protocol import MAX_SECOND_BYTES, STALL_SECONDS, FrameKind
+from headrace.transport.seal import Seals
 
 Call = Callable[[str, str], str]
 """Answers an operation and its question; both question and answer are JSON. Does not raise."""
@@ -30,16 +31,16 @@ class PlanningConnection:
         """
         return lambda _claim: cls(call, from_here)
 
-    def serve(self, sock: socket.socket, nonce: int) -> None:
+    def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
         """Raises OSError or TransportError where the connection breaks, or what comes is no question."""
+        limit_stalls(sock, STALL_SECONDS)
         if sock.family == socket.AF_UNIX:
             self._from_here()
-        while (frame := read_frame(sock, nonce)) is not None:
+        while (frame := read_frame(sock, nonce, seals.received)) is not None:
             answer = self._call(*read_question(frame)).encode()
             if len(answer) > MAX_SECOND_BYTES:
                 raise TransportError(f"an answer of {len(answer)} bytes: a plan may have {MAX_SECOND_BYTES}")
-            header = FRAME_HEADER.pack(FrameKind.ANSWER, PROTOCOL_VERSION, 0, 0, len(answer), nonce)
-            send_all(sock, [header, answer])
+            send_all(sock, frame_pieces(FrameKind.ANSWER, b"", [answer], nonce, seals.sent))
 
     def stop(self, reason: str) -> None:
         """Nothing has to be stopped: the connection ends, and with it ``serve``."""

@@ -10,7 +10,7 @@ import enum
 import hmac
 import struct
 
-PROTOCOL_VERSION = 4  # of frames, handshakes and worker requests
+PROTOCOL_VERSION = 5  # of frames, handshakes and worker requests
 PLANNER_VERSION = 1  # of what the driver's JVM asks while planning, over Py4J or in QUESTION frames
 
 
@@ -68,6 +68,14 @@ TASK_MAGIC = b"HDRT"
 REQUEST = struct.Struct("<4sIQIII")  # magic, version, nonce, partition, lengths of facts and task, which follow
 
 
+# Tags, of frames on the endpoint's connections
+
+TAG_BYTES = 16  # behind a frame's first part, and behind the second one of QUESTION and ANSWER
+SEQUENCE = struct.Struct("<Q")  # which tag of its direction it is, from 0
+FROM_ENDPOINT = b"HDRE"  # with what the key of that direction is made
+TO_ENDPOINT = b"HDRX"
+
+
 def proof(secret: bytes, challenge: bytes, claim: bytes) -> bytes:
     """The last part of a claim: shows that its sender knows ``secret``, for this challenge and this claim alone."""
     return hmac.digest(secret, challenge + claim, "sha256")
@@ -76,3 +84,8 @@ def proof(secret: bytes, challenge: bytes, claim: bytes) -> bytes:
 def answer(secret: bytes, challenge: bytes, claim: bytes) -> bytes:
     """What the endpoint sends before anything else to whoever made that claim: it knows ``secret`` too."""
     return hmac.digest(secret, claim + challenge, "sha256")
+
+
+def tag_key(secret: bytes, direction: bytes, challenge: bytes, claim: bytes) -> bytes:
+    """The key for the tags of one direction of the connection on which that challenge got that claim."""
+    return hmac.digest(secret, direction + challenge + claim, "sha256")

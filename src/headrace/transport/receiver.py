@@ -15,6 +15,7 @@ from headrace.errors import HeadraceError, StreamError, TransportError
 from headrace.execute.failure import Failure
 from headrace.transport.frames import Frame, limit_stalls, read_frame, read_totals
 from headrace.transport.protocol import ALIVE, ALIVE_SECONDS, RECEIPT, STALL_SECONDS, FrameKind
+from headrace.transport.seal import Seals
 
 if TYPE_CHECKING:
     from headrace.transport.inbox import ResultInbox
@@ -52,14 +53,14 @@ class PartitionReceiver:
             self._signed_at = monotonic()
             sock.sendall(ALIVE)
 
-    def serve(self, sock: socket.socket, nonce: int) -> None:
+    def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
         """A connection that ends before END is a task that failed: Spark tells, and may run it again."""
         why: HeadraceError | str = ""
         self._sock = sock
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             limit_stalls(sock, STALL_SECONDS)
-            while (frame := read_frame(sock, nonce)) is not None:
+            while (frame := read_frame(sock, nonce, seals.received)) is not None:
                 if frame.kind is FrameKind.ERROR:
                     why = _told(frame.message.to_pybytes())
                 elif self._received_last(frame):

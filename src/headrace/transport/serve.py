@@ -16,10 +16,15 @@ from headrace.execute.stopping import StopRequested
 from headrace.transport.coalesce import CoalescingWriter
 from headrace.transport.frames import SEND_BUFFER_BYTES, FrameWriter
 from headrace.transport.paced import PacedWriter
+from headrace.transport.seal import FrameSeal
 
 
 def serve_partition(
-    sock: socket.socket, nonce: int, stream: PartitionStream, when_gone: Callable[[], None] = lambda: None
+    sock: socket.socket,
+    nonce: int,
+    stream: PartitionStream,
+    when_gone: Callable[[], None] = lambda: None,
+    seal: FrameSeal | None = None,
 ) -> None:
     """Run ``stream`` and write it to ``sock`` up to its END or ERROR frame.
 
@@ -30,7 +35,7 @@ def serve_partition(
     """
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
-    writer = FrameWriter(sock, stream.schema, nonce)
+    writer = FrameWriter(sock, stream.schema, nonce, seal)
     source = stream.source
     merges = isinstance(source, MergingSource)
     # Over a network, to wait until the reader asks takes a round trip.

@@ -16,6 +16,7 @@ from headrace.execute.partition_stream import ScanTask
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.protocol import ALIVE, ALIVE_SECONDS, CHALLENGE, CLAIM, MAGIC, NO_EXECUTION, PROOF_BYTES, proof
+from headrace.transport.seal import Seals
 
 SCHEMA = pa.schema([("a", pa.int64())])
 BATCH = pa.record_batch([pa.array(range(100_000), pa.int64())], schema=SCHEMA)
@@ -64,7 +65,7 @@ class Stream:
 class Stalled:
     """An inbox that takes nothing, as of a caller who is busy."""
 
-    def serve(self, sock: socket.socket, nonce: int) -> None:
+    def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
         while True:
             sock.sendall(ALIVE)
             time.sleep(ALIVE_SECONDS)

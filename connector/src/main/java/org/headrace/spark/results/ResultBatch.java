@@ -64,8 +64,7 @@ final class ResultBatch implements AutoCloseable {
       int padded = (metadata.remaining() + 7) / 8 * 8;
       ByteBuffer message = ByteBuffer.allocate(8 + padded).order(ByteOrder.LITTLE_ENDIAN);
       message.putInt(IPC_CONTINUATION).putInt(padded).put(metadata).rewind();
-      out.header(Protocol.BATCH, message.remaining(), batch.computeBodyLength());
-      out.write(message);
+      out.begin(Protocol.BATCH, message, batch.computeBodyLength());
       MessageSerializer.writeBatchBuffers(new WriteChannel(out), batch);
       out.flush();
     }

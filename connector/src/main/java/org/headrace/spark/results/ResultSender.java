@@ -132,8 +132,7 @@ public final class ResultSender {
 
   private void write(int kind, byte[] message) {
     try {
-      out.header(kind, message.length, 0);
-      out.write(ByteBuffer.wrap(message));
+      out.begin(kind, ByteBuffer.wrap(message), 0);
       out.flush();
     } catch (IOException e) {
       throw broken(e);
@@ -176,9 +175,8 @@ public final class ResultSender {
   /** The query failed here: if the task is run again, the other side can say why. Never blocks. */
   private void tellWhy(Throwable error) {
     byte[] message = failure(error).getBytes(StandardCharsets.UTF_8);
-    ByteBuffer frame = ByteBuffer.allocate(Protocol.FRAME_HEADER_BYTES + message.length);
     try {
-      frames.tryWrite(frame.put(frames.header(Protocol.ERROR, message.length, 0)).put(message).flip());
+      frames.tryWrite(frames.start(Protocol.ERROR, ByteBuffer.wrap(message), 0));
     } catch (IOException e) {
       error.addSuppressed(e);
     }

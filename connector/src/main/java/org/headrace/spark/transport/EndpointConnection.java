@@ -31,7 +31,7 @@ import org.headrace.spark.Place;
  *
  * <p>The endpoint opens with a random challenge; the answer names ticket and partition and proves the session's
  * secret over both, so it cannot be replayed. The endpoint proves the same before it sends anything else, so that nobody
- * else is believed or sent rows. Closing the connection is how the producer is told to stop.
+ * else is believed or sent rows. From then on the frames have tags, keyed by that handshake. Closing the connection is how the producer is told to stop.
  */
 final class EndpointConnection implements PartitionConnection {
   private static final int SEND_BUFFER_BYTES = 1 << 20;
@@ -83,6 +83,9 @@ final class EndpointConnection implements PartitionConnection {
         throw HeadraceException.transport(
             place, "what listens at the address of the driver's Python process does not know this session's secret");
       }
+      connection.frames.seal(
+          new FrameSeal(Protocol.tagKey(Protocol.TO_ENDPOINT, greeting.array(), secret, claim)),
+          new FrameSeal(Protocol.tagKey(Protocol.FROM_ENDPOINT, greeting.array(), secret, claim)));
       open = true;
     } catch (EOFException e) {
       throw HeadraceException.transport(

@@ -10,6 +10,7 @@ import java.nio.channels.ClosedSelectorException;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
@@ -25,6 +26,7 @@ public final class FrameInput {
   private static final int DRAIN_BYTES = 256 << 10;
   private static final int WRITE_BYTES = 256 << 10;
   private static final int NOTHING = Integer.MIN_VALUE;
+  private static final int MAX_ANSWER_BYTES = Integer.MAX_VALUE - 64;
 
   /** How long a frame that has begun may pause; changed by tests alone. */
   static volatile long stallMillis = Protocol.STALL_SECONDS * 1000L;
@@ -46,6 +48,8 @@ public final class FrameInput {
   private boolean toldWhenRead;
   private boolean distrusted;
   private boolean signsOfLife;
+  private FrameSeal sending;
+  private FrameSeal receiving;
   private int said = NOTHING;
   private volatile boolean cancelled;
 
@@ -58,7 +62,16 @@ public final class FrameInput {
     this.nonce = nonce;
   }
 
-  /** Reads the next frame's header and returns its kind. Throws EOFException where the stream was cut. */
+  /** From now on frames have tags, both ways. */
+  void seal(FrameSeal sending, FrameSeal receiving) {
+    this.sending = sending;
+    this.receiving = receiving;
+  }
+
+  /**
+   * Reads the next frame's header and returns its kind. Of a frame with tags nothing is sure before {@link #readFirst}
+   * has returned. Throws EOFException where the stream was cut.
+   */
   public int next() throws IOException {
     return next(Protocol.SCHEMA, Protocol.DICTIONARY);
   }
@@ -68,15 +81,20 @@ public final class FrameInput {
    * as long as the planner takes: the system tells of a host that vanished.
    */
   public String ask(String operation, String question) throws IOException {
-    byte[] first = (operation + "\n").getBytes(StandardCharsets.UTF_8);
-    byte[] second = question.getBytes(StandardCharsets.UTF_8);
-    write(header(Protocol.QUESTION, first.length, second.length));
-    write(ByteBuffer.wrap(first));
-    write(ByteBuffer.wrap(second));
+    ByteBuffer second = ByteBuffer.wrap(question.getBytes(StandardCharsets.UTF_8));
+    write(start(Protocol.QUESTION, StandardCharsets.UTF_8.encode(operation + "\n"), second.remaining()));
+    write(second.duplicate());
+    if (sending != null) {
+      write(ByteBuffer.wrap(sending.tag(second)));
+    }
     next(Protocol.ANSWER, Protocol.ANSWER);
-    ByteBuffer answer = ByteBuffer.allocate(Math.toIntExact(firstLength + secondLength));
+    readFirst();
+    if (secondLength > MAX_ANSWER_BYTES) {
+      throw distrust("an answer of " + secondLength + " bytes");
+    }
+    ByteBuffer answer = ByteBuffer.allocate((int) secondLength + tagBytes());
     read(answer);
-    return StandardCharsets.UTF_8.decode(answer.flip()).toString();
+    return StandardCharsets.UTF_8.decode(checked(answer.flip())).toString();
   }
 
   private int next(int least, int most) throws IOException {
@@ -116,7 +134,7 @@ public final class FrameInput {
     if (kind == Protocol.SCHEMA) {
       toldWhenRead = flags == Protocol.TOLD_WHEN_READ;
     }
-    pending = firstLength + secondLength;
+    pending = firstLength + tagBytes() + secondLength + (kind == Protocol.ANSWER ? tagBytes() : 0);
     return kind;
   }
 
@@ -146,9 +164,25 @@ public final class FrameInput {
 
   /** The first part: IPC metadata, totals or an error's JSON. */
   public ByteBuffer readFirst() throws IOException {
-    ByteBuffer first = ByteBuffer.allocate(firstLength).order(ByteOrder.LITTLE_ENDIAN);
+    ByteBuffer first = ByteBuffer.allocate(firstLength + tagBytes()).order(ByteOrder.LITTLE_ENDIAN);
     read(first);
-    return first.flip();
+    return checked(first.flip(), header.duplicate());
+  }
+
+  /** {@code received} without its tag, which is over {@code before}, too. */
+  private ByteBuffer checked(ByteBuffer received, ByteBuffer... before) {
+    ByteBuffer tag = received.duplicate().position(received.limit() - tagBytes());
+    received.limit(tag.position());
+    ByteBuffer[] parts = Arrays.copyOf(before, before.length + 1);
+    parts[before.length] = received;
+    if (receiving != null && !receiving.matches(tag, parts)) {
+      throw distrust("a frame was changed, lost, repeated or added on its way: its tag is wrong");
+    }
+    return received;
+  }
+
+  private int tagBytes() {
+    return receiving == null ? 0 : Protocol.TAG_BYTES;
   }
 
   public long secondLength() {
@@ -191,9 +225,12 @@ public final class FrameInput {
     return kind == Protocol.END || kind == Protocol.ERROR;
   }
 
-  /** The header of a frame that this side sends. */
-  public ByteBuffer header(int kind, int first, long second) {
-    return Protocol.frameHeader(kind, 0, first, second, nonce);
+  /** A frame that this side sends, up to its second part. It has to be sent before the next one is made. */
+  public ByteBuffer start(int kind, ByteBuffer first, long second) {
+    ByteBuffer header = Protocol.frameHeader(kind, 0, first.remaining(), second, nonce);
+    byte[] tag = sending == null ? new byte[0] : sending.tag(header, first);
+    ByteBuffer start = ByteBuffer.allocate(header.remaining() + first.remaining() + tag.length);
+    return start.put(header).put(first).put(tag).flip();
   }
 
   /** Has to be called where the other side may vanish without a word, and says ALIVE while it takes nothing. */

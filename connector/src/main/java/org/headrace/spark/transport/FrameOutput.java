@@ -21,13 +21,13 @@ public final class FrameOutput implements WritableByteChannel {
     this.connection = connection;
   }
 
-  /** Begins a frame. */
-  public void header(int kind, int first, long second) throws IOException {
-    if (first > Protocol.MAX_FIRST_BYTES || second > Protocol.MAX_SECOND_BYTES) {
+  /** Begins a frame, whose second part is to follow. */
+  public void begin(int kind, ByteBuffer first, long second) throws IOException {
+    if (first.remaining() > Protocol.MAX_FIRST_BYTES || second > Protocol.MAX_SECOND_BYTES) {
       throw HeadraceException.transport(
           connection.place(), String.format("a row has %d bytes, and can have at most %d", second, Protocol.MAX_SECOND_BYTES));
     }
-    write(connection.header(kind, first, second));
+    write(connection.start(kind, first, second));
   }
 
   @Override

@@ -14,7 +14,7 @@ import javax.crypto.spec.SecretKeySpec;
  * connector/protocol/golden.json: the numbers by their names, the messages byte by byte.
  */
 public final class Protocol {
-  public static final int PROTOCOL_VERSION = 4;
+  public static final int PROTOCOL_VERSION = 5;
   public static final int PLANNER_VERSION = 1;
 
   public static final int SCHEMA = 1;
@@ -50,6 +50,10 @@ public final class Protocol {
   public static final int CONNECT_SECONDS = 10;
 
   public static final int TASK_MAGIC = 0x54524448; // "HDRT"
+
+  public static final int TAG_BYTES = 16;
+  public static final int FROM_ENDPOINT = 0x45524448; // "HDRE"
+  public static final int TO_ENDPOINT = 0x58524448; // "HDRX"
 
   static final int GREETING_BYTES = 8 + CHALLENGE_BYTES;
 
@@ -88,12 +92,30 @@ public final class Protocol {
     return hmac(secret, claim, greeting);
   }
 
+  /** The key for the tags of one direction of the connection on which that greeting got that claim. */
+  static byte[] tagKey(int direction, byte[] greeting, byte[] secret, byte[] claim) {
+    Mac mac = hmac(secret);
+    mac.update(buffer(Integer.BYTES).putInt(direction).flip());
+    mac.update(greeting);
+    return mac.doFinal(claim);
+  }
+
+  /** What a tag begins with: which one of its direction it is, from 0. */
+  static ByteBuffer sequence(long count) {
+    return buffer(Long.BYTES).putLong(count).flip();
+  }
+
   private static byte[] hmac(byte[] secret, byte[] first, byte[] second) {
+    Mac mac = hmac(secret);
+    mac.update(first);
+    return mac.doFinal(second);
+  }
+
+  static Mac hmac(byte[] key) {
     try {
       Mac mac = Mac.getInstance("HmacSHA256");
-      mac.init(new SecretKeySpec(secret, "HmacSHA256"));
-      mac.update(first);
-      return mac.doFinal(second);
+      mac.init(new SecretKeySpec(key, "HmacSHA256"));
+      return mac;
     } catch (GeneralSecurityException e) {
       throw new IllegalStateException(e); // every Java has HmacSHA256
     }

@@ -9,6 +9,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 import headrace as hr
 from headrace.execute.partition_stream import ScanTask
 from headrace.transport.claims import Claim
@@ -22,7 +24,11 @@ NONCE = 0x1122334455667788
 
 
 def opener(function: Callable[[int], Any] = ten_rows) -> Callable[[Claim], DriverPartition]:
-    task = ScanTask("t", FunctionPlan(NUMBERS, function, 2, hr.Placement.DRIVER), NUMBERS, NUMBERS, None)
+    return opener_of(NUMBERS, function)
+
+
+def opener_of(schema: pa.Schema, function: Callable[[int], Any]) -> Callable[[Claim], DriverPartition]:
+    task = ScanTask("t", FunctionPlan(schema, function, 2, hr.Placement.DRIVER), schema, schema, None)
     return lambda claim: DriverPartition(task, claim.partition)
 
 
@@ -35,6 +41,7 @@ class Client:
         self.seals = Seals(None, None)  # those of the last claim
         if tcp:
             self.sock = socket.create_connection((address["host"], address["port"]), 10)
+            self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         else:
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.sock.settimeout(60)

@@ -12,8 +12,9 @@ import pytest
 
 from headrace.errors import TransportError
 from headrace.transport import protocol
-from headrace.transport.frames import FrameWriter, read_frame, read_totals
+from headrace.transport.frames import FrameWriter, frame_pieces, read_frame, read_totals
 from headrace.transport.protocol import FrameKind
+from headrace.transport.seal import FrameSeal
 from places import ROOT
 
 GOLDEN = json.loads((ROOT / "connector" / "protocol" / "golden.json").read_text())
@@ -181,3 +182,52 @@ def test_frame_beyond_the_limits_is_a_transport_error(first: int, second: int) -
     header = protocol.FRAME_HEADER.pack(FrameKind.BATCH, protocol.PROTOCOL_VERSION, 0, first, second, 1)
     with connected(header) as sock, pytest.raises(TransportError, match="not a Headrace frame"):
         read_frame(sock, 1)
+
+
+@pytest.mark.parametrize("name", ["tag key HDRE", "tag key HDRX"])
+def test_tag_key_is_made_as_the_golden_bytes(name: str) -> None:
+    fields, expected = golden(name)
+    assert plain(protocol.FROM_ENDPOINT) == "HDRE"
+    parts = (bytes.fromhex(fields[part]) for part in ("challenge", "claim"))
+    assert protocol.tag_key(bytes.fromhex(fields["secret"]), fields["direction"].encode(), *parts) == expected
+
+
+def test_sealed_frames_are_read_and_written_as_the_golden_bytes() -> None:
+    fields, expected = golden("sealed stream")
+    key = bytes.fromhex(fields["key"])
+    seal = FrameSeal(key)
+    with connected(expected) as sock:
+        schema, batch, end = (read_frame(sock, fields["nonce"], seal) for _ in range(3))
+        assert read_frame(sock, fields["nonce"], seal) is None
+    assert schema is not None
+    assert batch is not None
+    assert end is not None
+    rows = pa.ipc.read_record_batch(batch.message, pa.ipc.read_schema(schema.message))
+    assert read_totals(end) == (rows.num_rows, 1)
+    assert [list(row.values()) for row in rows.to_pylist()] == fields["rows"]
+
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        writer = FrameWriter(theirs, rows.schema, fields["nonce"], FrameSeal(key))
+        writer.schema()
+        writer.batch(rows)
+        writer.end()
+        assert ours.recv(10_000) == expected
+
+
+@pytest.mark.parametrize("name", ["sealed questions", "sealed answers"])
+def test_sealed_planning_is_read_and_written_as_the_golden_bytes(name: str) -> None:
+    fields, expected = golden(name)
+    key = bytes.fromhex(fields["key"])
+    if name == "sealed questions":
+        kind, first, second = FrameKind.QUESTION, fields["operation"] + "\n", fields["question"]
+    else:
+        kind, first, second = FrameKind.ANSWER, "", fields["answer"]
+    seal = FrameSeal(key)
+    pieces = [frame_pieces(kind, first.encode(), [second.encode()], fields["nonce"], seal) for _ in range(2)]
+    assert b"".join(pieces[0] + pieces[1]) == expected
+    seal = FrameSeal(key)
+    with connected(expected) as sock:
+        for frame in (read_frame(sock, fields["nonce"], seal) for _ in range(2)):
+            assert frame is not None
+            assert (frame.kind, frame.message.to_pybytes().decode()) == (kind, first + second)

@@ -1,5 +1,6 @@
 package org.headrace.spark.transport;
 
+import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
 import java.nio.channels.ByteChannel;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -10,27 +11,37 @@ import org.headrace.spark.Place;
 import org.headrace.spark.read.HeadracePartition;
 import org.headrace.spark.read.HeadraceReaderFactory;
 
-/** Bytes as a connection that ends after them, for checks without sockets. */
+/** Bytes as a connection that ends after them, and what was written to it, for checks without sockets. */
 final class MemoryChannel implements ByteChannel {
   private static final Place PLACE = new Place("checked", 0);
 
   private final ByteBuffer bytes;
 
-  private MemoryChannel(byte[] bytes) {
+  final ByteArrayOutputStream written = new ByteArrayOutputStream();
+
+  MemoryChannel(byte[] bytes) {
     this.bytes = ByteBuffer.wrap(bytes);
   }
 
   static FrameInput frames(byte[] bytes, long nonce) {
-    return new FrameInput(PLACE, new MemoryChannel(bytes), null, null, nonce);
+    return new MemoryChannel(bytes).frames(nonce);
+  }
+
+  FrameInput frames(long nonce) {
+    return new FrameInput(PLACE, this, null, null, nonce);
   }
 
   /** The connector's own reader over {@code bytes}. */
   static PartitionReader<ColumnarBatch> reader(byte[] bytes, long nonce, StructType schema) {
+    return reader(frames(bytes, nonce), schema);
+  }
+
+  static PartitionReader<ColumnarBatch> reader(FrameInput frames, StructType schema) {
     PartitionOrigin origin =
         new PartitionOrigin("checked") {
           @Override
           public PartitionConnection open(int partition) {
-            return new Connection(frames(bytes, nonce));
+            return new Connection(frames);
           }
         };
     return new HeadraceReaderFactory(null, origin, schema, false).createColumnarReader(new HeadracePartition(0));
@@ -49,9 +60,10 @@ final class MemoryChannel implements ByteChannel {
 
   @Override
   public int write(ByteBuffer source) {
-    int count = source.remaining();
-    source.position(source.limit());
-    return count;
+    byte[] taken = new byte[source.remaining()];
+    source.get(taken);
+    written.writeBytes(taken);
+    return taken.length;
   }
 
   @Override

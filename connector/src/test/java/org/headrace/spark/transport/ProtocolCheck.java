@@ -2,6 +2,7 @@ package org.headrace.spark.transport;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.EOFException;
 import java.io.IOException;
 import java.lang.reflect.Field;
 import java.lang.reflect.Modifier;
@@ -138,6 +139,42 @@ public final class ProtocolCheck {
       case "stream of columns as they are" -> checkStream(fields.get("rows"), golden, nonce, FrameFuzz.AS_THEY_ARE);
       case "nested stream" ->
           check(!FrameFuzz.isRefused(golden, nonce, FrameFuzz.NESTED), "the nested stream is not read");
+      case "tag key HDRE", "tag key HDRX" ->
+          same(
+              name,
+              ByteBuffer.wrap(
+                  Protocol.tagKey(
+                      (int) number(fields.get("direction")),
+                      bytes(fields, "challenge"),
+                      bytes(fields, "secret"),
+                      bytes(fields, "claim"))),
+              golden);
+      case "sealed questions" -> {
+        MemoryChannel channel = new MemoryChannel(new byte[0]);
+        FrameInput frames = channel.frames(nonce);
+        frames.seal(new FrameSeal(bytes(fields, "key")), null);
+        for (int i = 0; i < 2; i++) {
+          try {
+            frames.ask(fields.get("operation").asText(), fields.get("question").asText());
+          } catch (EOFException e) {
+            continue; // nobody answers
+          }
+        }
+        same(name, ByteBuffer.wrap(channel.written.toByteArray()), golden);
+      }
+      case "sealed answers" -> {
+        FrameInput frames = MemoryChannel.frames(golden, nonce);
+        frames.seal(null, new FrameSeal(bytes(fields, "key")));
+        for (int i = 0; i < 2; i++) {
+          String answer = frames.ask("list", "{}");
+          check(answer.equals(fields.get("answer").asText()), name + " are read as " + answer);
+        }
+      }
+      case "sealed stream" -> {
+        FrameInput frames = MemoryChannel.frames(golden, nonce);
+        frames.seal(null, new FrameSeal(bytes(fields, "key")));
+        checkRows(fields.get("rows"), MemoryChannel.reader(frames, FrameFuzz.FLAT), FrameFuzz.FLAT);
+      }
       default -> throw new AssertionError("nothing checks the message '" + name + "'");
     }
   }
@@ -153,8 +190,13 @@ public final class ProtocolCheck {
   }
 
   private static void checkStream(JsonNode rows, byte[] golden, long nonce, StructType schema) throws IOException {
+    checkRows(rows, MemoryChannel.reader(golden, nonce, schema), schema);
+  }
+
+  private static void checkRows(JsonNode rows, PartitionReader<ColumnarBatch> opened, StructType schema)
+      throws IOException {
     List<String> found = new ArrayList<>();
-    try (PartitionReader<ColumnarBatch> reader = MemoryChannel.reader(golden, nonce, schema)) {
+    try (PartitionReader<ColumnarBatch> reader = opened) {
       while (reader.next()) {
         reader.get().rowIterator().forEachRemaining(row -> found.add(text(row, 0, schema) + " " + text(row, 1, schema)));
       }

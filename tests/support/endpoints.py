@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -32,16 +33,24 @@ def opener_of(schema: pa.Schema, function: Callable[[int], Any]) -> Callable[[Cl
     return lambda claim: DriverPartition(task, claim.partition)
 
 
+def trusting_anyone() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 class Client:
     """What an executor does, step by step."""
 
-    def __init__(self, address: dict[str, Any], *, tcp: bool = False) -> None:
+    def __init__(self, address: dict[str, Any], *, tcp: bool = False, tls: bool = False) -> None:
         self.address = address
         self.awaited = b""  # what the endpoint has to send before anything else
         self.seals = Seals(None, None)  # those of the last claim
         if tcp:
             self.sock = socket.create_connection((address["host"], address["port"]), 10)
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls:
+                self.sock = trusting_anyone().wrap_socket(self.sock)
         else:
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             self.sock.settimeout(60)
@@ -106,8 +115,8 @@ def error_of(client: Client) -> dict[str, Any]:
     return failure
 
 
-def reads_whole(address: dict[str, Any], *, partition: int = 0, tcp: bool = False) -> bool:
-    with Client(address, tcp=tcp) as client:
+def reads_whole(address: dict[str, Any], *, partition: int = 0, tcp: bool = False, tls: bool = False) -> bool:
+    with Client(address, tcp=tcp, tls=tls) as client:
         client.sock.sendall(client.claim(client.greeting(), partition))
         kinds = [kind for kind, _ in client.frames()]
     return kinds == [FrameKind.SCHEMA, FrameKind.BATCH, FrameKind.END]

@@ -54,7 +54,7 @@ Alteration = Callable[[Frames], Frames]
 
 
 def alterations(frames: Frames, foreign: RelayedFrame, rng: random.Random) -> Iterator[tuple[str, Alteration]]:
-    """Everything that may be done to such ``frames``, of which one is of each kind; ``foreign`` was sealed elsewhere."""
+    """Everything that may be done to such ``frames``; ``foreign`` was sealed for another connection."""
     for at, frame in enumerate(frames):
         which = f"{frame.kind.name} ({at})"
         for region in frame.sealed_regions:
@@ -71,6 +71,10 @@ def alterations(frames: Frames, foreign: RelayedFrame, rng: random.Random) -> It
                 f"{which} too early",
                 lambda found, at=at: [*found[: at - 1], found[at], found[at - 1], *found[at + 1 :]],
             )
+
+
+def _swapped(found: Frames, at: int) -> Frames:
+    return [*found[: at - 1], found[at], found[at - 1], *found[at + 1 :]]
 
 
 def _flipping(at: int, region: str, bit: int) -> Alteration:

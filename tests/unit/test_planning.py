@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+import headrace.transport.planning as planning_module
+from certificates import make_identity
+from endpoints import trusting_anyone
 from headrace.errors import TransportError
+from headrace.transport.frames import frame_pieces, read_frame, send_all
+from headrace.transport.listeners import TlsIdentity
 from headrace.transport.planning import PlanningConnection
+from headrace.transport.protocol import FRAME_HEADER, MAX_SECOND_BYTES, PROTOCOL_VERSION, SPLIT_BYTES, FrameKind
 from headrace.transport.reaching import address_towards, listens, refuses
 from places import ROOT
-from raw_frames import UNSEALED
+from pushing import InBackground
+from raw_frames import NONCE, UNSEALED
 
 GOLDEN = json.loads((ROOT / "connector" / "protocol" / "golden.json").read_text())
 MESSAGES = {message["name"]: message for message in GOLDEN["messages"]}
@@ -50,6 +59,69 @@ def test_planning_connection_another_frame_is_a_transport_error(name: str) -> No
         ours.sendall(sent)
         with pytest.raises(TransportError, match="instead of a question"):
             PlanningConnection(lambda operation, question: "{}").serve(theirs, fields["nonce"], UNSEALED)
+
+
+@pytest.fixture(params=["plain", "TLS"])
+def identity(request: pytest.FixtureRequest, tmp_path: Path) -> TlsIdentity | None:
+    return make_identity(tmp_path, "driver") if request.param == "TLS" else None
+
+
+class Asked:
+    """A planner's connection, and the JVM's end of it."""
+
+    def __init__(self, tls: TlsIdentity | None) -> None:
+        self.jvm, mine = socket.socketpair()
+        self.jvm.settimeout(60)
+
+        def serve() -> None:
+            with mine if tls is None else tls.context.wrap_socket(mine, server_side=True) as sock:
+                PlanningConnection(lambda operation, question: "{}").serve(sock, NONCE, UNSEALED)
+
+        self.serving = InBackground(serve)
+        if tls is not None:
+            self.jvm = trusting_anyone().wrap_socket(self.jvm)
+
+
+@pytest.mark.parametrize("sent", [1, FRAME_HEADER.size, FRAME_HEADER.size + 9], ids=["header", "first", "second"])
+def test_planning_connection_a_frame_that_is_announced_and_does_not_come_is_given_up(
+    monkeypatch: pytest.MonkeyPatch, identity: TlsIdentity | None, sent: int
+) -> None:
+    monkeypatch.setattr(planning_module, "STALL_SECONDS", 0.2)
+    asked = Asked(identity)
+    asked.jvm.sendall((FRAME_HEADER.pack(FrameKind.QUESTION, PROTOCOL_VERSION, 0, 5, 1000, NONCE) + b"list\n{")[:sent])
+    with pytest.raises(TransportError, match="a frame stopped before its end"):
+        asked.serving.result()
+    asked.jvm.close()
+
+
+def test_planning_connection_waits_between_questions_as_long_as_it_takes(
+    monkeypatch: pytest.MonkeyPatch, identity: TlsIdentity | None
+) -> None:
+    monkeypatch.setattr(planning_module, "STALL_SECONDS", 0.05)
+    asked = Asked(identity)
+    for _ in range(2):
+        asked.serving.join(0.3)
+        assert asked.serving.is_alive()
+        send_all(asked.jvm, frame_pieces(FrameKind.QUESTION, b"list\n", [b"{}"], NONCE, None))
+        answer = read_frame(asked.jvm, NONCE)
+        assert answer is not None
+        assert answer.message.to_pybytes() == b"{}"
+    asked.jvm.close()
+    asked.serving.result()
+
+
+def test_planning_connection_takes_memory_as_the_bytes_come() -> None:
+    before = pa.total_allocated_bytes()
+    asked = Asked(None)
+    asked.jvm.sendall(
+        FRAME_HEADER.pack(FrameKind.QUESTION, PROTOCOL_VERSION, 0, 5, MAX_SECOND_BYTES, NONCE) + b"list\n"
+    )
+    block = bytes(1 << 20)
+    for _ in range(80):  # of 2,048
+        asked.jvm.sendall(block)
+    assert pa.total_allocated_bytes() - before <= 4 * SPLIT_BYTES
+    asked.jvm.close()
+    asked.serving.result()
 
 
 def test_address_towards_the_loopback_is_the_loopback() -> None:

@@ -41,7 +41,9 @@ class ServerPlanner(Planner):
 
 def unpickled_table(payload: bytes) -> RegisteredTable:
     """Raises PlanError where the client's Python is another one; or what the classes of the provider raise."""
-    table: RegisteredTable = pickle.loads(opened(payload, _mismatch))
+    pickled = opened(payload, _mismatch)
+    sys.path[:] = filter(os.path.isabs, sys.path)  # the client's own directory is no place of the server's
+    table: RegisteredTable = pickle.loads(pickled)
     return table
 
 

@@ -41,20 +41,25 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   private String context;
   private boolean plansHere;
 
+  /** The options are of a Spark Connect session, and whatever its client says; a classic one needs none. */
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
-    this.context = options.get("context");
-    if (options.containsKey("planner")) {
-      Planners.connect(context, () -> new RemotePlanner(SessionArtifact.json(options.get("planner"))));
+    if (!options.containsKey("context")) {
+      return;
     }
+    this.context = SessionArtifact.owned(options.get("context"));
     this.plansHere = options.containsKey("archive");
-    if (options.containsKey("session")) {
-      LateJobs.watch(SparkSession.active().sparkContext(), options.get("session"));
-    }
+    SparkContext spark = SparkSession.active().sparkContext();
     if (plansHere) {
-      SparkContext spark = SparkSession.active().sparkContext();
       Planners.connect(context, () -> new PlannerProcess(spark, options.get("session"), options.get("archive")));
+    } else if (options.containsKey("planner")) {
+      Planners.connect(context, () -> new RemotePlanner(SessionArtifact.json(options.get("planner"))));
+    } else {
+      throw Planners.failed("HeadraceError", SessionArtifact.NOT_OF_THIS_SESSION);
+    }
+    if (options.containsKey("session")) {
+      LateJobs.watch(spark, options.get("session"));
     }
   }
 

@@ -14,6 +14,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 import org.apache.spark.SparkConf;
 import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
@@ -91,9 +93,17 @@ final class PlannerProcess extends SparkListener implements Planner {
   }
 
   private void start() {
-    String path = archivePath + File.pathSeparator + PythonUtils.sparkPythonPath();
-    ProcessBuilder builder = new ProcessBuilder(SessionPython.executable(), "-m", MODULE);
-    builder.environment().merge("PYTHONPATH", path, (theirs, ours) -> ours + File.pathSeparator + theirs);
+    // With -P, and without empty entries, modules do not come from whichever directory the server runs in.
+    ProcessBuilder builder = new ProcessBuilder(SessionPython.executable(), "-P", "-m", MODULE);
+    String inherited = builder.environment().getOrDefault("PYTHONPATH", "");
+    builder
+        .environment()
+        .put(
+            "PYTHONPATH",
+            Stream.of(archivePath, PythonUtils.sparkPythonPath(), inherited)
+                .flatMap(path -> Stream.of(path.split(File.pathSeparator)))
+                .filter(entry -> !entry.isEmpty())
+                .collect(Collectors.joining(File.pathSeparator)));
     builder.redirectError(ProcessBuilder.Redirect.INHERIT);
     SparkConf conf = SparkEnv.get().conf();
     String host = conf.get("spark.driver.host");

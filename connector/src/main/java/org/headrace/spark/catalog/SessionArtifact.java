@@ -9,26 +9,38 @@ import org.apache.spark.sql.SparkSession;
 import org.apache.spark.storage.BlockData;
 import org.apache.spark.storage.BlockManager;
 import org.apache.spark.storage.CacheId;
-import org.headrace.spark.HeadraceException;
 import org.headrace.spark.planner.Planners;
 import scala.Option;
 
 /**
- * What a Spark Connect client sent for its session alone, by its hash: what no option, plan or log may hold; driver JVM.
+ * What is of one Spark Connect session alone, whatever other clients of the server know of it; driver JVM.
  *
- * <p>Spark keeps it in the block manager of the server, as it keeps local relations, until the session ends.
+ * <p>The server tells sessions apart by an id that no client chooses. What a client sent, which no option, plan or log
+ * may hold, is found by it and a hash. Spark keeps it in the server's block manager, as it keeps local relations, until
+ * the session ends.
  */
 final class SessionArtifact {
+  static final String NOT_OF_THIS_SESSION =
+      "this Spark Connect session does not hold what the planner of that session context is asked with: the context is"
+          + " of another session, or the server has lost it; make a new SessionContext in this one";
+
   private SessionArtifact() {}
 
+  /** A session context of this session: others with the same id, of other sessions, are others. */
+  static String owned(String context) {
+    return session() + "/" + context;
+  }
+
+  private static String session() {
+    return ((org.apache.spark.sql.classic.SparkSession) SparkSession.active()).sessionUUID();
+  }
+
   static byte[] bytes(String hash) {
-    String session = ((org.apache.spark.sql.classic.SparkSession) SparkSession.active()).sessionUUID();
-    CacheId id = new CacheId(session, hash);
+    CacheId id = new CacheId(session(), hash);
     BlockManager blocks = SparkEnv.get().blockManager();
     Option<BlockData> data = blocks.getLocalBytes(id);
     if (data.isEmpty()) {
-      throw HeadraceException.transport(
-          null, "the Spark Connect session has lost what the client sent it; make a new SessionContext");
+      throw Planners.failed("HeadraceError", NOT_OF_THIS_SESSION);
     }
     try (InputStream content = data.get().toInputStream()) {
       return content.readAllBytes();

@@ -54,7 +54,7 @@ public final class Planners {
     LIVE.put(context, (operation, question) -> call(() -> planner.call(operation, question)));
   }
 
-  /** For a context of a Spark Connect session: Py4J does not lead to its Python process. */
+  /** For a context of a Spark Connect session, by a name that no other session has: Py4J does not lead to its process. */
   public static void connect(String context, Supplier<Planner> remote) {
     LIVE.computeIfAbsent(context, unknown -> remote.get());
     REMOTE.add(context);

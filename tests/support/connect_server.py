@@ -27,13 +27,16 @@ class ConnectServer:
         events: Path | None = None,
         python_path: str = "",
         environment: dict[str, str] | None = None,
+        directory: Path | None = None,
     ) -> None:
-        """``events`` is a directory for what Spark tells its listeners, from which its web pages are made.
+        """``events`` is a directory for what Spark tells its listeners, from which its web pages are made; ``directory``
+        the one in which the server runs.
 
         Without a ``python_path`` the server's Python finds Headrace in what its clients send, or installed.
         """
         self._python_path = python_path
         self._environment = environment or {}
+        self._directory = directory
         settings = {
             "spark.master": master,
             "spark.driver.memory": "2g",
@@ -81,7 +84,12 @@ class ConnectServer:
             environment["PYTHONPATH"] = self._python_path
         environment |= {"SPARK_HOME": str(self._home), "PYSPARK_PYTHON": sys.executable, **self._environment}
         self._process = subprocess.Popen(
-            self._command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+            self._command,
+            env=environment,
+            cwd=self._directory,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

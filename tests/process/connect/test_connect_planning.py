@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +35,11 @@ def own_listener(partition: int) -> Iterator[pa.RecordBatch]:
     """The port on which the endpoint of this process listens."""
     ports = [one.laddr.port for one in psutil.Process().net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     yield pa.record_batch([pa.array(ports, pa.int64())], schema=NUMBERS)
+
+
+def imports_only_here(partition: int) -> Iterator[pa.RecordBatch]:
+    found = int(importlib.util.find_spec("only_here") is not None)
+    yield pa.record_batch([pa.array([found], pa.int64())], schema=NUMBERS)
 
 
 def process_ids(partition: int) -> Iterator[pa.RecordBatch]:
@@ -102,6 +109,30 @@ def test_connect_planning_beside_the_server_survives_a_provider_that_prints_with
     with hr.SessionContext(spark, planning="server") as ctx:
         ctx.register_table("loud", FunctionTable(prints_a_megabyte, placement=hr.Placement.DRIVER))
         assert ctx.collect("SELECT sum(a) AS s FROM loud")["s"].to_pylist() == [45]
+
+
+@pytest.mark.daily
+def test_connect_planning_beside_the_server_takes_no_modules_from_where_the_server_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by python -m, nor by an empty entry in PYTHONPATH or in the client's own search path."""
+    from pyspark.sql.connect.session import SparkSession
+
+    imported = f"import os; open({str(tmp_path / 'imported')!r}, 'a').write(__name__)\n"
+    (tmp_path / "headrace").mkdir()
+    (tmp_path / "headrace" / "__init__.py").write_text(imported)
+    (tmp_path / "sitecustomize.py").write_text(imported)
+    (tmp_path / "only_here.py").write_text(imported)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
+    with ConnectServer(directory=tmp_path, environment={"PYTHONPATH": os.pathsep}) as server:
+        session = SparkSession.builder.remote(server.url).create()
+        try:
+            with hr.SessionContext(session, planning="server") as ctx:
+                ctx.register_table("t", FunctionTable(imports_only_here, placement=hr.Placement.DRIVER))
+                assert ctx.collect("SELECT a FROM t")["a"].to_pylist() == [0]
+        finally:
+            session.stop()
+    assert not (tmp_path / "imported").exists()
 
 
 @pytest.mark.daily

@@ -29,8 +29,8 @@ class ConnectServer:
         environment: dict[str, str] | None = None,
         directory: Path | None = None,
     ) -> None:
-        """``events`` is a directory for what Spark tells its listeners, from which its web pages are made; ``directory``
-        the one in which the server runs.
+        """``events`` is a directory for what Spark tells its listeners, from which its web pages are made.
+        ``directory`` is the one in which the server runs.
 
         Without a ``python_path`` the server's Python finds Headrace in what its clients send, or installed.
         """

@@ -51,8 +51,8 @@ _BATCH_OPTIONS = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
 class FrameWriter:
     """Writes one partition's frames to a connected socket, each as soon as it is given.
 
-    ``nonce`` is that of the request; with ``seal`` frames get tags. One thread at a time. Raises OSError when the reader
-    is gone.
+    ``nonce`` is that of the request; with ``seal`` frames get tags. One thread at a time. Raises OSError when the
+    reader is gone.
     """
 
     def __init__(self, sock: socket.socket, schema: pa.Schema, nonce: int, seal: FrameSeal | None = None) -> None:

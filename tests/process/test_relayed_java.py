@@ -22,6 +22,7 @@ from raw_frames import NUMBERS, numbers
 from relay import Relay, alterations
 
 SEED = 23
+BATCHES = [numbers(0, 3), numbers(3, 40_000)]  # too large to be sent together
 
 
 @pytest.fixture(scope="module")
@@ -74,8 +75,7 @@ def is_transport_error(outcome: dict[str, Any]) -> bool:
 
 
 def two_batches(_partition: int) -> Iterator[pa.RecordBatch]:
-    yield numbers(0, 3)
-    yield numbers(3, 40_000)
+    yield from BATCHES
 
 
 def test_table_changed_on_its_way_is_refused_by_the_connector(endpoint: Endpoint, java: list[str]) -> None:

@@ -22,6 +22,7 @@ from producing import numbers
 from relay import Relay, RelayedFrame, alterations
 
 SEED = 23
+BATCHES = [numbers(3), numbers(40_000)]  # too large to be sent together
 QUESTION = json.dumps({"table": "orders"})
 
 
@@ -54,8 +55,7 @@ def every_alteration(relay: Relay, honest: Callable[[], None], altered: Callable
 
 
 def two_batches(_partition: int) -> Iterator[pa.RecordBatch]:
-    yield numbers(3)
-    yield numbers(40_000)  # too large to be sent together with the other
+    yield from BATCHES
 
 
 def test_table_changed_on_its_way_is_refused(endpoint: Endpoint) -> None:

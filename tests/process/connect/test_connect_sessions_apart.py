@@ -89,6 +89,7 @@ def attempts(session: Any, catalog: str, pickled: str) -> list[Any]:
     return found
 
 
+@pytest.mark.daily("server")
 @pytest.mark.parametrize("planning", ["client", "server"])
 def test_connect_session_that_knows_the_context_of_another_has_nothing_of_it(
     alice: Any, mallory: Any, tmp_path: Path, planning: str
@@ -123,6 +124,7 @@ def test_connect_session_that_knows_the_context_of_another_has_nothing_of_it(
         assert ctx.collect("SELECT a FROM p")["a"].to_pylist() == [planner]
 
 
+@pytest.mark.daily
 def test_connect_session_of_the_same_user_is_another_one_too(alice: Any, server: ConnectServer) -> None:
     with hr.SessionContext(alice) as ctx:
         ctx.register_table("secret", FunctionTable(ten_rows))

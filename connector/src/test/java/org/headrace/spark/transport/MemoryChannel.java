@@ -21,7 +21,7 @@ final class MemoryChannel implements ByteChannel {
   }
 
   static FrameInput frames(byte[] bytes, long nonce) {
-    return new FrameInput(PLACE, new MemoryChannel(bytes), null, null, nonce);
+    return new FrameInput(PLACE, new MemoryChannel(bytes), null, null, nonce, () -> true);
   }
 
   /** The connector's own reader over {@code bytes}. */

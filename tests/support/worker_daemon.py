@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import select
 import socket
 import struct
 import subprocess
@@ -108,6 +109,8 @@ class Answer:
 
     def read_one(self) -> None:
         """One frame more. Raises EOFError where the connection ended instead."""
+        if not select.select([self._socket], [], [], PATIENCE_SECONDS)[0]:
+            raise TimeoutError(f"no frame came, after {len(self.rows)} rows")
         frame = read_frame(self._socket, self._nonce)
         if frame is None:
             raise EOFError(f"the stream was cut after {len(self.rows)} rows")

@@ -38,7 +38,7 @@ def test_reader_damaged_streams_are_refused_by_name_or_whole(classpath: str) -> 
 
 def test_connection_to_workers_of_every_fate_ends_whole_or_by_name(classpath: str) -> None:
     """They pause, die, stall, babble and are stopped, at any byte."""
-    count = cases(3000)
+    count = cases(1200)
     printed = run_check(
         classpath, "transport.WorkerConnectionCheck", str(GOLDEN), "0", str(count), timeout_s=30 + count
     )

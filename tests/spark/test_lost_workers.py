@@ -62,7 +62,9 @@ def write_half_a_header() -> None:
 
 
 @pytest.mark.parametrize(
-    ("batches", "mid_frame"), [(0, False), (3, False), (3, True)], ids=["before the first frame", "between", "in a frame"]
+    ("batches", "mid_frame"),
+    [(0, False), (3, False), (3, True)],
+    ids=["first", "between", "inside"],
 )
 def test_worker_killed_while_somebody_keeps_its_connection_open_fails_its_query_by_name(
     ctx: hr.SessionContext, marks: Marks, batches: int, mid_frame: bool

@@ -1,4 +1,4 @@
-"""Random conversations with a worker, all from a seed: what it is asked, and when the JVM stops, delays, cuts or babbles."""
+"""Random conversations with a worker, from a seed: what the JVM asks, and when it stops, delays, cuts or babbles."""
 
 from __future__ import annotations
 

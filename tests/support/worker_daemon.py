@@ -1,4 +1,4 @@
-"""Headrace's workers as Spark's JVM has them: the real daemon, the workers that it forks, and the JVM's side of both."""
+"""Headrace's workers as Spark's JVM has them: the real daemon, the workers that it forks, and the JVM's side."""
 
 from __future__ import annotations
 

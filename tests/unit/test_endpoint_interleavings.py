@@ -1,4 +1,4 @@
-"""The endpoint's connections, driven through random interleavings of both sides: cut, delayed and stopped at any byte."""
+"""The endpoint's connections in random interleavings of both sides: cut, delayed and stopped at any byte; no Spark."""
 
 from __future__ import annotations
 
@@ -134,7 +134,9 @@ def test_endpoint_visited_at_random_serves_each_reader_and_keeps_nothing() -> No
                 assert reads_whole(steady)
         assert {seed: error for seed, future in visits.items() if (error := future.exception()) is not None} == {}
         wait_until(lambda: partition_threads() == 0, what="the partitions' threads to end")
-        wait_until(lambda: producer.counts["begun"] == producer.counts["closed"] > 0, what="all generators to be closed")
+        wait_until(
+            lambda: producer.counts["begun"] == producer.counts["closed"] > 0, what="all generators to be closed"
+        )
         wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, what="descriptors to be closed")
     finally:
         endpoint.close()

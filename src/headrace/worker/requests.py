@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import queue
 import signal
-import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
 
 from headrace.execute.stopping import StopFlag, StopRequested, is_importing
-from headrace.transport.frames import receive_into
 from headrace.transport.protocol import REQUEST, STOP, TASK_MAGIC
 
 
@@ -35,8 +33,9 @@ class Request:
 class Requests:
     """Iterates over the requests, in the main thread, until none can follow: the connection ended or is out of step."""
 
-    def __init__(self, sock: socket.socket) -> None:
-        self._socket = sock
+    def __init__(self, receive: Callable[[memoryview], bool]) -> None:
+        """``receive`` fills memory from the connection, and says False where that ended before."""
+        self._receive = receive
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._serving: StopFlag | None = None
 
@@ -68,7 +67,7 @@ class Requests:
     def _request(self, first: bytes) -> Request:
         """The request that begins with ``first``. Raises EOFError where something else does."""
         header = first
-        for size in (1, len(TASK_MAGIC), REQUEST.size):  # nothing is waited for, and no length believed, before the magic
+        for size in (1, len(TASK_MAGIC), REQUEST.size):  # before the magic has come no length is believed
             header += self._exactly(size - len(header))
             if header[: len(TASK_MAGIC)] != TASK_MAGIC[: len(header)]:
                 raise EOFError
@@ -79,7 +78,7 @@ class Requests:
     def _exactly(self, length: int) -> bytes:
         """Raises EOFError where the connection ends before."""
         data = bytearray(length)
-        if not receive_into(self._socket, memoryview(data)):
+        if not self._receive(memoryview(data)):
             raise EOFError
         return bytes(data)
 

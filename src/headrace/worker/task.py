@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import io
 import os
@@ -15,7 +16,7 @@ import pyarrow as pa
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
 from headrace.execute.partition_stream import PartitionStream
-from headrace.transport.frames import FrameWriter
+from headrace.transport.frames import FrameWriter, receive_into
 from headrace.transport.protocol import PROTOCOL_VERSION
 from headrace.transport.serve import serve_partition
 from headrace.worker import logs, spark_task
@@ -35,7 +36,7 @@ def main(_infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
     sock = _connection(outfile)
     payloads = _Payloads()
     try:
-        for request in Requests(sock):
+        for request in Requests(functools.partial(receive_into, sock)):
             with spark_task.known(request.facts), logs.kept():
                 _serve(sock, request, payloads)
             collect_garbage()

@@ -46,6 +46,7 @@ def with_a_holder(marks: Marks, batches: int, *, mid_frame: bool = False) -> Cal
         for _ in range(batches):
             yield numbers(10)
         if mid_frame:
+            time.sleep(0.2)  # the batches are sent, and this is no part of them
             write_half_a_header()
         marks.leave("worker", str(os.getpid()))
         time.sleep(LONG)

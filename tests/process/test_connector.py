@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from effort import cases
 from headrace import errors
 from java_checks import GOLDEN, compiled_checks, run_check
 from places import ROOT
@@ -33,6 +34,15 @@ def test_reader_damaged_streams_are_refused_by_name_or_whole(classpath: str) -> 
     """A part of what `make soak` does."""
     printed = run_check(classpath, "transport.FrameFuzz", str(GOLDEN), "0", "3000", options=("-Xmx256m",))
     assert "3000 streams" in printed
+
+
+def test_connection_to_workers_of_every_fate_ends_whole_or_by_name(classpath: str) -> None:
+    """They pause, die, stall, babble and are stopped, at any byte."""
+    count = cases(1200)
+    printed = run_check(
+        classpath, "transport.WorkerConnectionCheck", str(GOLDEN), "0", str(count), timeout_s=30 + count
+    )
+    assert f"{count} conversations held" in printed
 
 
 def test_java_packages_import_only_packages_that_stand_before_them() -> None:

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,6 +17,7 @@ from pyspark.sql import SparkSession
 
 import headrace as hr
 from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, TOTALS, FrameKind
+from java_limits import shortened
 from producing import FunctionTable, Marks, wait_until
 
 PIDS = pa.schema([("a", pa.int64()), ("pid", pa.int64())])
@@ -222,14 +222,8 @@ def test_worker_that_was_stopped_early_and_sent_more_is_never_used_again(ctx: hr
 @pytest.fixture
 def short_stall(spark: SparkSession) -> Iterator[None]:
     """A frame that stopped is given up after a moment, instead of a minute."""
-    jvm: Any = spark.sparkContext._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    stall = loader.loadClass("org.headrace.spark.transport.FrameInput").getDeclaredField("stallMillis")
-    stall.setAccessible(True)
-    before = stall.getLong(None)
-    stall.setLong(None, STALL_MILLIS)
-    yield
-    stall.setLong(None, before)
+    with shortened(spark, "FrameInput", "stallMillis", STALL_MILLIS):
+        yield
 
 
 @pytest.mark.daily("body")

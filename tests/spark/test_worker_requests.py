@@ -1,140 +1,132 @@
-"""A worker serves one request after the other over one connection, in step with the JVM."""
+"""A worker, forked by the real daemon, serves one request after the other over one connection, in step with the JVM."""
 
 from __future__ import annotations
 
-import contextlib
-import gc
+import os
+import select
 import signal
 import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-import cloudpickle
-import pyarrow as pa
 import pytest
 
-import headrace as hr
-from headrace.execute.partition_stream import ScanTask
-from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, REQUEST, STOP, TASK_MAGIC, FrameKind
-from headrace.worker.payload import payload_of
-from headrace.worker.task import main as worker_main
-from producing import NUMBERS, FunctionPlan, ten_rows
+from headrace.transport.protocol import STOP, FrameKind
+from producing import wait_until
+from worker_daemon import Worker, WorkerDaemon, request_of
+from worker_programs import FOREVER, Program
 
 pytestmark = pytest.mark.core
 
-STARTED: list[threading.Event] = []  # what a plan cannot hold, as it is pickled
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[WorkerDaemon]:
+    with WorkerDaemon() as started:
+        yield started
 
 
-def test_worker_serves_one_request_after_the_other_until_the_connection_ends() -> None:
-    """STOP may come when the last frame is on its way already: it belongs to no other request."""
-    answers = conversation_with_worker(ask_each(request(0), request(1), STOP + request(2), STOP))
-    assert answers == [(FrameKind.END, 0), (FrameKind.END, 1), (FrameKind.END, 2), None]
+@pytest.fixture
+def worker(daemon: WorkerDaemon) -> Iterator[Worker]:
+    with daemon.fork() as forked:
+        yield forked
 
 
-def test_worker_that_finds_something_else_than_a_request_ends() -> None:
-    answers = conversation_with_worker(ask_each(request(0), b"?" + request(1)))
-    assert answers == [(FrameKind.END, 0), None]
+def ten_rows(number: int, *steps: tuple[str, float]) -> bytes:
+    return request_of(Program(number, (*steps, ("rows", 10))), number)
 
 
-def test_worker_whose_task_takes_a_while_serves_the_next_one_too() -> None:
-    """Another thread then waits for what follows, and reads the first byte of the next request."""
-    answers = conversation_with_worker(
-        ask_each(request(0, slow_rows), request(1), STOP + request(2, slow_rows), request(3))
-    )
-    assert answers == [(FrameKind.END, partition) for partition in range(4)]
+def assert_whole(worker: Worker, number: int) -> None:
+    answer = worker.answer(number)
+    assert (answer.ended, answer.rows) == (FrameKind.END, [number] * 10)
 
 
-def test_worker_that_was_idle_is_stopped_in_the_middle_of_its_next_task() -> None:
-    """The thread that waits for a stop rests when nothing was asked for a while."""
-    started = threading.Event()
-    STARTED.append(started)
-
-    def talk(jvm: socket.socket) -> list[Any]:
-        jvm.sendall(request(0))
-        answers = [last_frame(jvm)]
-        time.sleep(1.2)  # nothing outside tells when it rests
-        jvm.sendall(request(1, endless_rows))
-        assert started.wait(60)
-        jvm.sendall(STOP)
-        answers.append(last_frame(jvm))
-        jvm.sendall(request(2))
-        return [*answers, last_frame(jvm)]
-
-    answers = conversation_with_worker(talk)
-    assert answers == [(FrameKind.END, 0), (FrameKind.ERROR, 1), (FrameKind.END, 2)]
+def test_worker_serves_one_request_after_the_other_until_the_connection_ends(worker: Worker) -> None:
+    for number in range(3):
+        worker.sock.sendall(ten_rows(number))
+        assert_whole(worker, number)
+    worker.sock.shutdown(socket.SHUT_WR)
+    assert worker.is_shut()
+    worker.await_end()
 
 
-def slow_rows(partition: int) -> Iterator[pa.RecordBatch]:
-    time.sleep(0.05)
-    yield from ten_rows(partition)
+def test_worker_asked_while_it_frees_what_the_last_task_left_serves_the_request(worker: Worker) -> None:
+    """The main thread is busy between two tasks when the next request comes, right after END."""
+    for number in range(10):
+        worker.sock.sendall(ten_rows(number, ("garbage", 0.05), ("sleep", 0.05)))
+        assert_whole(worker, number)
 
 
-def endless_rows(_partition: int) -> Iterator[pa.RecordBatch]:
-    STARTED[-1].set()
-    while True:
-        time.sleep(0.01)
-        yield from ten_rows(0)
+@pytest.mark.parametrize("stops", [1, 2])
+def test_worker_whose_stop_comes_after_the_last_frame_serves_the_next_request(worker: Worker, stops: int) -> None:
+    """It belongs to no other request."""
+    worker.sock.sendall(ten_rows(0, ("garbage", 0.05)))
+    assert_whole(worker, 0)
+    worker.sock.sendall(stops * STOP + ten_rows(1, ("sleep", 0.05)))
+    assert_whole(worker, 1)
 
 
-def request(nonce: int, function: Callable[[int], Any] = ten_rows) -> bytes:
-    task = ScanTask("t", FunctionPlan(NUMBERS, function, 1, hr.Placement.EXECUTORS), NUMBERS, NUMBERS, None)
-    payload = payload_of(cloudpickle.dumps(task))
-    return REQUEST.pack(TASK_MAGIC, PROTOCOL_VERSION, nonce, 0, 0, len(payload)) + payload
+@pytest.mark.parametrize("step", ["sleep", "import"])
+def test_worker_that_is_stopped_ends_its_stream_and_serves_the_next_request(worker: Worker, step: str) -> None:
+    """``import``: the stop is put off until it is over."""
+    worker.sock.sendall(ten_rows(0, ("rows", 1), (step, FOREVER), ("sleep", FOREVER)))
+    wait_until(lambda: has_begun(worker))
+    worker.sock.sendall(STOP)
+    answer = worker.answer(0)
+    assert (answer.ended, answer.rows) == (FrameKind.ERROR, [0])
+    assert "ScanEndedError" in answer.error
+    worker.sock.sendall(ten_rows(1, ("import", 0)))
+    assert_whole(worker, 1)
 
 
-def ask_each(*messages: bytes) -> Callable[[socket.socket], list[Any]]:
-    def talk(jvm: socket.socket) -> list[Any]:
-        answers = []
-        for message in messages:
-            jvm.sendall(message)
-            if message is messages[-1] and message == STOP:
-                jvm.shutdown(socket.SHUT_WR)
-            answers.append(last_frame(jvm))
-        return answers
-
-    return talk
+def test_worker_stopped_before_it_takes_the_request_does_not_run_it(worker: Worker) -> None:
+    """The main thread still frees what the last task left when request and STOP have both come."""
+    worker.sock.sendall(ten_rows(0, ("garbage", 0.3)))
+    assert_whole(worker, 0)
+    worker.sock.sendall(ten_rows(1, ("sleep", FOREVER)) + STOP)
+    answer = worker.answer(1)
+    assert (answer.ended, answer.rows) == (FrameKind.ERROR, [])
 
 
-def conversation_with_worker(talk: Callable[[socket.socket], list[Any]]) -> list[Any]:
-    """What ``talk`` returns, which is the JVM's side; the worker runs in this thread, as it needs the main one."""
-    jvm, worker = socket.socketpair()
-    jvm.settimeout(60)
-    answers: list[Any] = []
-
-    def talking() -> None:
-        with jvm:
-            answers.extend(talk(jvm))
-
-    talker = threading.Thread(target=talking)
-    before = signal.getsignal(signal.SIGUSR1)
-    try:
-        with worker, worker.makefile("rb", 65536) as infile, worker.makefile("wb", 65536) as outfile:
-            talker.start()
-            with pytest.raises(SystemExit):
-                worker_main(infile, outfile)
-        talker.join(60)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-        gc.unfreeze()  # a worker hides what it has imported; this process is none
-    return answers
+@pytest.mark.parametrize("nonsense", [b"?", b"HDRX" + bytes(40), b"H" * 100], ids=["byte", "magic", "many"])
+@pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
+def test_worker_that_finds_something_else_than_a_request_shuts_its_connection_and_ends(
+    worker: Worker, nonsense: bytes, busy: bool
+) -> None:
+    worker.sock.sendall(ten_rows(0, ("sleep", FOREVER if busy else 0)))
+    if not busy:
+        assert_whole(worker, 0)
+    worker.sock.sendall(nonsense)
+    assert worker.is_shut()
+    worker.await_end()
 
 
-def last_frame(sock: socket.socket) -> tuple[FrameKind, int] | None:
-    """Kind and nonce of the frame that ends the answer; None where the worker ended instead."""
-    stream = sock.makefile("rb", 0)
-    while header := _exactly(stream, FRAME_HEADER.size):
-        kind, _, _, first, second, nonce = FRAME_HEADER.unpack(header)
-        _exactly(stream, first + second)
-        if kind in (FrameKind.END, FrameKind.ERROR):
-            return FrameKind(kind), nonce
-    return None
+def test_worker_stopped_before_any_request_shuts_its_connection_and_ends(worker: Worker) -> None:
+    worker.sock.sendall(STOP)
+    assert worker.is_shut()
+    worker.await_end()
 
 
-def _exactly(stream: Any, length: int) -> bytes:
-    data = b""
-    with contextlib.suppress(ConnectionError):  # the worker left something unread
-        while len(data) < length and (more := stream.read(length - len(data))):
-            data += more
-    return data
+def test_worker_whose_reader_is_gone_ends_though_its_code_would_go_on(worker: Worker) -> None:
+    worker.sock.sendall(ten_rows(0, ("rows", 1), ("sleep", FOREVER)))
+    wait_until(lambda: has_begun(worker))
+    worker.sock.close()
+    worker.await_end()
+
+
+def test_worker_that_is_killed_leaves_no_zombie(worker: Worker) -> None:
+    """A zombie would look alive to the JVM, which asks the system."""
+    os.kill(worker.pid, signal.SIGKILL)
+    worker.await_end()
+
+
+def test_worker_interrupted_between_two_tasks_shuts_its_connection(worker: Worker) -> None:
+    """KeyboardInterrupt stands for whatever may be raised in the worker's own code."""
+    worker.sock.sendall(ten_rows(0))
+    assert_whole(worker, 0)
+    os.kill(worker.pid, signal.SIGINT)
+    assert worker.is_shut()
+    worker.await_end()
+
+
+def has_begun(worker: Worker) -> bool:
+    """Whether an answer has begun to come."""
+    return bool(select.select([worker.sock], [], [], 0)[0])

@@ -24,7 +24,8 @@ class StopFlag:
     """Stops a thread that runs user code: at its next batch, or inside the code through ``interrupt``.
 
     ``request`` may be called from any thread; ``interrupt`` must make the running thread raise StopRequested
-    soon, or return False if this is no time for it: it is called again a moment later. The lock makes sure that it is
+    soon. It returns False if this is no time for it, or if it cannot know: it is called again a moment later, until the
+    thread has left the user's code. The lock makes sure that it is
     never raised after the thread has left the user's code, where it could hit the user's clean-up. An Interruptible
     source is stopped through its own ``interrupt`` instead: it knows best how to wake its thread. One that raises is
     logged, and the thread is stopped the other way.

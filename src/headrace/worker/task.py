@@ -1,25 +1,22 @@
-"""What runs in Spark's Python workers: one task's partition after the other; executor Python.
-
-Nothing but the requests' own bytes is read from the connection. A worker that finds itself out of step ends.
-"""
+"""What runs in Spark's Python workers: one task's partition after the other; executor Python."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gc
 import io
 import os
 import pickle
 import socket
 import sys
-import time
-from typing import cast
 
 import pyarrow as pa
 
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
 from headrace.execute.partition_stream import PartitionStream
-from headrace.transport.frames import FrameWriter
+from headrace.transport.frames import FrameWriter, receive_into
 from headrace.transport.protocol import PROTOCOL_VERSION
 from headrace.transport.serve import serve_partition
 from headrace.worker import logs, spark_task
@@ -27,46 +24,41 @@ from headrace.worker.payload import PYTHON_VERSION, opened
 from headrace.worker.requests import Request, Requests
 
 _EXIT_WORKER = 1
-_COLLECTED_EVERY_S = 0.02
 _modules_hidden = 0
-_last_collected = 0.0
 
 
-def main(infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
+def main(_infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
     """Serve all tasks that come over one connection. Called by Spark's daemon, once in a worker's life.
 
-    Raises SystemExit when the connection can serve no further task, which ends the worker process.
+    Raises SystemExit when the connection can serve no further task, which ends the worker process. Whatever ends it,
+    the connection is shut down first: the daemon's code would keep it open, and the JVM wait for an answer.
     """
-    # Unbuffered: a buffered read of the last byte would swallow the next task's request.
-    requests = Requests(cast(io.RawIOBase, infile.raw))
+    sock = _connection(outfile)
     payloads = _Payloads()
-    with _connection(outfile) as sock:
-        for request in requests:
-            try:
-                with spark_task.known(request.facts), logs.kept():
-                    _serve(sock, request, payloads)
-            except OSError:
-                break  # the reader is gone; nothing more can be said on this connection
+    try:
+        for request in Requests(functools.partial(receive_into, sock)):
+            with spark_task.known(request.facts), logs.kept():
+                _serve(sock, request, payloads)
             collect_garbage()
+    except OSError:
+        pass  # the reader is gone; nothing more can be said on this connection
+    finally:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
     sys.exit(_EXIT_WORKER)
 
 
 def collect_garbage() -> None:
-    """What tasks leave behind goes away here, not while the next one runs. Called when no task's objects are alive.
+    """What a task leaves behind goes away here, not while the next one runs. Called when no task's objects are alive.
 
     Modules stay for good, so they need not be looked at again: that would take tens of milliseconds where much is
-    imported. Tasks of a moment that follow one another share one round.
+    imported.
     """
-    global _modules_hidden, _last_collected
+    global _modules_hidden
+    gc.collect()
     if len(sys.modules) != _modules_hidden:
         _modules_hidden = len(sys.modules)
-        gc.collect()
         gc.freeze()
-    elif time.monotonic() - _last_collected > _COLLECTED_EVERY_S:
-        gc.collect()
-    else:
-        return
-    _last_collected = time.monotonic()
 
 
 class _Payloads:

@@ -35,7 +35,8 @@ public final class Versions {
 
   /** From 4.2. */
   private static final Class<?> INTERRUPT_LISTENER = classOrNull("org.apache.spark.util.TaskInterruptListener");
-  private static final Method ADD_INTERRUPT_LISTENER = INTERRUPT_LISTENER == null ? null : addInterruptListener();
+  private static final Method ADD_INTERRUPT_LISTENER =
+      INTERRUPT_LISTENER == null ? null : method(TaskContext.class, "addTaskInterruptListener", INTERRUPT_LISTENER);
 
   /** Before 4.2 nobody tells a task that waits that it was killed, so it has to look now and then. */
   private static final long LOOK_MILLIS = 50;
@@ -75,6 +76,10 @@ public final class Versions {
 
   /** Whether what Python workers log is kept for {@code python_worker_logs()}. */
   private static final String LOGGING_SETTING = "spark.sql.pyspark.worker.logging.enabled";
+
+  /** From 4.3: of a Python worker. */
+  private static final Class<?> WORKER_HANDLE = classOrNull("org.apache.spark.api.python.PythonWorkerHandle");
+  private static final Method IS_ALIVE = WORKER_HANDLE == null ? null : method(WORKER_HANDLE, "isAlive");
 
   private Versions() {}
 
@@ -207,14 +212,6 @@ public final class Versions {
     }
   }
 
-  private static Method addInterruptListener() {
-    try {
-      return TaskContext.class.getMethod("addTaskInterruptListener", INTERRUPT_LISTENER);
-    } catch (ReflectiveOperationException e) {
-      throw unexpected(e);
-    }
-  }
-
   /** How long a task may wait before it must look whether it was killed; 0 where it is told. */
   public static long longestWaitMillis() {
     return INTERRUPT_LISTENER == null ? LOOK_MILLIS : 0;
@@ -256,8 +253,7 @@ public final class Versions {
       return process.isAlive();
     }
     try {
-      Method isAlive = Class.forName("org.apache.spark.api.python.PythonWorkerHandle").getMethod("isAlive");
-      return (boolean) isAlive.invoke(handle);
+      return (boolean) IS_ALIVE.invoke(handle);
     } catch (ReflectiveOperationException e) {
       throw unexpected(e);
     }
@@ -292,6 +288,14 @@ public final class Versions {
       }
     }
     return !known && whenUnknown;
+  }
+
+  private static Method method(Class<?> type, String name, Class<?>... parameters) {
+    try {
+      return type.getMethod(name, parameters);
+    } catch (ReflectiveOperationException e) {
+      throw unexpected(e);
+    }
   }
 
   private static Class<?> classOrNull(String name) {

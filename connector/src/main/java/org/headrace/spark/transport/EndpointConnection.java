@@ -57,7 +57,7 @@ final class EndpointConnection implements PartitionConnection {
     SelectionKey key = channel.register(selector, SelectionKey.OP_READ);
     boolean remote = !(channel.getRemoteAddress() instanceof UnixDomainSocketAddress);
     ByteChannel bytes = remote && certificate.length > 0 ? new TlsChannel(channel, certificate) : channel;
-    this.frames = new FrameInput(place, bytes, selector, key, nonce);
+    this.frames = new FrameInput(place, bytes, selector, key, nonce, () -> true);
     if (remote) {
       frames.expectSignsOfLife();
     }

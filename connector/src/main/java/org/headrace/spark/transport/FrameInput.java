@@ -11,6 +11,7 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
+import java.util.function.BooleanSupplier;
 import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
@@ -28,6 +29,9 @@ public final class FrameInput {
   private static final int NOTHING = Integer.MIN_VALUE;
   private static final int MAX_ANSWER_BYTES = Integer.MAX_VALUE - 64;
 
+  /** How often a reader that waits looks whether the process at the other end is alive; changed by tests alone. */
+  static volatile long lookMillis = 1_000;
+
   /** How long a frame that has begun may pause; changed by tests alone. */
   static volatile long stallMillis = Protocol.STALL_SECONDS * 1000L;
 
@@ -36,6 +40,7 @@ public final class FrameInput {
   private final Selector selector;
   private final SelectionKey key;
   private final long nonce;
+  private final BooleanSupplier isAlive;
   private final ByteBuffer header =
       ByteBuffer.allocateDirect(Protocol.FRAME_HEADER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
   private int kind;
@@ -53,13 +58,18 @@ public final class FrameInput {
   private int said = NOTHING;
   private volatile boolean cancelled;
 
-  /** {@code nonce} stands for this side's request: no frame without it is accepted. */
-  FrameInput(Place place, ByteChannel channel, Selector selector, SelectionKey key, long nonce) {
+  /**
+   * {@code nonce} stands for this side's request: no frame without it is accepted. {@code isAlive} tells whether the
+   * process at the other end is: others may keep its connection open.
+   */
+  FrameInput(
+      Place place, ByteChannel channel, Selector selector, SelectionKey key, long nonce, BooleanSupplier isAlive) {
     this.place = place;
     this.channel = channel;
     this.selector = selector;
     this.key = key;
     this.nonce = nonce;
+    this.isAlive = isAlive;
   }
 
   /** From now on frames have tags, both ways. */
@@ -434,17 +444,26 @@ public final class FrameInput {
     }
   }
 
-  /** Returns when the channel may be ready or the time is up; 0 is no limit. Throws if the task was killed. */
+  /**
+   * Returns when the channel may be ready or the time is up; 0 is no limit. Throws if the task was killed, and
+   * EOFException if the process at the other end has ended. What that wrote last is given another moment to arrive.
+   */
   private void await(int operation, long timeoutMillis) throws IOException {
     TaskContext task = TaskContext.get();
-    long look = task == null ? 0 : Versions.longestWaitMillis();
-    if (look == 0 || (timeoutMillis > 0 && timeoutMillis <= look)) {
-      select(operation, timeoutMillis, task);
-      return;
-    }
-    long deadline = System.nanoTime() + timeoutMillis * 1_000_000;
-    while (!select(operation, look, task) && (timeoutMillis == 0 || System.nanoTime() < deadline)) {
-      continue;
+    long untilKilled = task == null ? 0 : Versions.longestWaitMillis();
+    long look = untilKilled == 0 ? lookMillis : untilKilled;
+    long start = System.nanoTime();
+    long left = timeoutMillis;
+    boolean ended = false;
+    while (!select(operation, timeoutMillis == 0 ? look : Math.min(look, left), task)) {
+      left = timeoutMillis - (System.nanoTime() - start) / 1_000_000;
+      if (timeoutMillis > 0 && left <= 0) {
+        return;
+      }
+      if (ended) {
+        throw new EOFException();
+      }
+      ended = !isAlive.getAsBoolean();
     }
   }
 

@@ -1,17 +1,17 @@
 package org.headrace.spark.transport;
 
+import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Executor;
 import java.util.concurrent.Executors;
-import java.util.concurrent.Future;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.spark.api.python.PythonWorker;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
-import org.headrace.spark.Versions;
 
 /**
  * A partition produced by one of Spark's Python workers; executor JVM.
@@ -22,8 +22,10 @@ import org.headrace.spark.Versions;
  * the user's can write to the connection, and what one task left behind must not be read by another.
  */
 final class WorkerConnection implements PartitionConnection {
-  private static final long GRACE_SECONDS = 5;
   private static final int MAX_WORKERS = 100;
+
+  /** How long a worker may take to stop; changed by tests alone. */
+  static volatile long graceMillis = 5_000;
 
   /** Threads that see stopped streams to their end, so that no task has to wait for one. */
   private static final Executor REAPERS =
@@ -38,15 +40,16 @@ final class WorkerConnection implements PartitionConnection {
   private final WorkerPool pool;
   private final WorkerPool.Worker worker;
   private final FrameInput frames;
-  private volatile boolean gone;
+  private final AtomicBoolean left = new AtomicBoolean(); // to Spark's pool, or to its end
 
-  private WorkerConnection(Place place, WorkerPool pool, WorkerPool.Worker worker, long nonce) {
+  WorkerConnection(Place place, WorkerPool pool, WorkerPool.Worker worker, long nonce) {
     this.place = place;
     this.pool = pool;
     this.worker = worker;
     PythonWorker connection = worker.connection();
     this.frames =
-        new FrameInput(place, connection.channel(), connection.selector(), connection.selectionKey(), nonce);
+        new FrameInput(
+            place, connection.channel(), connection.selector(), connection.selectionKey(), nonce, worker::isAlive);
   }
 
   static WorkerConnection open(Place place, WorkerPool pool, byte[] facts, byte[] task) throws IOException {
@@ -56,6 +59,8 @@ final class WorkerConnection implements PartitionConnection {
     try {
       connection.frames.writeRequest(Protocol.request(nonce, place.partition(), facts, task));
       asked = true;
+    } catch (EOFException e) {
+      throw connection.lost();
     } finally {
       if (!asked) {
         connection.destroy();
@@ -71,7 +76,7 @@ final class WorkerConnection implements PartitionConnection {
       if (connection.isQuiet()) {
         return connection;
       }
-      connection.discard();
+      connection.destroy();
     }
     throw new IOException(MAX_WORKERS + " Python workers in a row died or wrote something before they were asked");
   }
@@ -91,8 +96,8 @@ final class WorkerConnection implements PartitionConnection {
 
   @Override
   public void finish() {
-    if (gone) {
-      return;
+    if (left.get()) {
+      return; // it may serve another task by now
     }
     boolean reusable = false;
     try {
@@ -101,7 +106,7 @@ final class WorkerConnection implements PartitionConnection {
       // It died after its last frame. All rows have come, so that is no reason to fail.
     }
     if (reusable) {
-      pool.keep(worker);
+      release();
     } else {
       destroy();
     }
@@ -109,7 +114,7 @@ final class WorkerConnection implements PartitionConnection {
 
   @Override
   public void abandon(String reason) {
-    if (gone) {
+    if (left.get()) {
       return;
     }
     if (frames.isDistrusted()) {
@@ -117,21 +122,16 @@ final class WorkerConnection implements PartitionConnection {
       return;
     }
     frames.cancel();
-    Executor later = CompletableFuture.delayedExecutor(GRACE_SECONDS, TimeUnit.SECONDS, REAPERS);
-    Future<?> kill = CompletableFuture.runAsync(this::discard, later);
+    CompletableFuture.delayedExecutor(graceMillis, TimeUnit.MILLISECONDS, REAPERS).execute(this::destroy);
     REAPERS.execute(
         () -> {
           try {
             frames.resume();
             frames.write(ByteBuffer.wrap(new byte[] {Protocol.STOP}));
             frames.drain();
-            if (!frames.isReusable()) {
-              destroy();
-            } else if (kill.cancel(false)) {
-              pool.release(worker);
-            }
+            finish();
           } catch (IOException | RuntimeException e) {
-            // The worker is gone or talks nonsense. Close our side so that it notices; the kill timer does the rest.
+            // The worker is gone or talks nonsense. Close our side so that it notices; it is destroyed after its grace.
             worker.connection().stop();
           }
         });
@@ -139,7 +139,6 @@ final class WorkerConnection implements PartitionConnection {
 
   @Override
   public HeadraceException lost() {
-    gone = true;
     destroy();
     return HeadraceException.transport(
         place,
@@ -150,18 +149,15 @@ final class WorkerConnection implements PartitionConnection {
             place));
   }
 
-  /** Ends the worker if it still runs: its number may be another process's by now, and Spark kills by numbers. */
-  private void discard() {
-    gone = true;
-    if (worker.process().isEmpty() || Versions.isAlive(worker.process().get())) {
-      pool.destroy(worker);
-    } else {
-      worker.connection().stop();
+  private void release() {
+    if (left.compareAndSet(false, true)) {
+      pool.release(worker);
     }
   }
 
   private void destroy() {
-    gone = true;
-    pool.destroy(worker);
+    if (left.compareAndSet(false, true)) {
+      pool.destroy(worker);
+    }
   }
 }

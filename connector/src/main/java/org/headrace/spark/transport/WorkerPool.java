@@ -1,48 +1,34 @@
 package org.headrace.spark.transport;
 
 import java.io.IOException;
-import java.util.Map;
-import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ConcurrentLinkedDeque;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.SparkException;
 import org.apache.spark.api.python.PythonWorker;
+import org.headrace.spark.Versions;
 import scala.Option;
 import scala.Tuple2;
 
-/**
- * Spark's Python workers of one kind, and before them those that have just served a task, which wait a moment for the next
- * one; executor JVM, any thread.
- *
- * <p>Spark opens a selector for each task and asks the system whether the process is alive, which takes as long as to
- * read a small partition. A worker that died is noticed by whoever asks it next.
- */
+/** Spark's Python workers of one kind; executor JVM, any thread. */
 record WorkerPool(String python, scala.collection.immutable.Map<String, String> env) {
   private static final String WORKER_MODULE = "headrace.worker.task";
   private static final String DAEMON_MODULE = "headrace.worker.daemon";
-  private static final long KEPT_MILLIS = 500;
 
-  private static final Map<WorkerPool, ConcurrentLinkedDeque<Kept>> KEPT = new ConcurrentHashMap<>();
-  private static final AtomicBoolean SWEEPING = new AtomicBoolean();
+  /** A worker and its process, which Spark tells wherever its workers are forked by a daemon. */
+  record Worker(SparkEnv spark, PythonWorker connection, Option<?> process) {
+    /** Whether its process runs; unknown is yes. */
+    boolean isAlive() {
+      return process.isEmpty() || Versions.isAlive(process.get());
+    }
 
-  /** A worker and its process, which Spark does not tell for every kind of worker. */
-  record Worker(SparkEnv spark, PythonWorker connection, Option<?> process) {}
+    /** Whether it is one of the Spark that runs now. */
+    private boolean isOfThisSpark() {
+      return spark != null && spark == SparkEnv.get();
+    }
+  }
 
-  private record Kept(Worker worker, long since) {}
-
-  /** One that waits, or one of Spark's. Throws an IOException that tells why none could be started. */
+  /** An idle worker, or a new one. Throws an IOException that tells why none could be started. */
   Worker take() throws IOException {
     SparkEnv spark = SparkEnv.get();
-    ConcurrentLinkedDeque<Kept> waiting = KEPT.get(this);
-    for (Kept kept = poll(waiting); kept != null; kept = poll(waiting)) {
-      if (kept.worker.spark == spark) {
-        return kept.worker;
-      }
-      kept.worker.connection.stop(); // of a Spark that was stopped
-    }
     try {
       Tuple2<PythonWorker, ? extends Option<?>> created =
           spark.createPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, env, true);
@@ -67,62 +53,21 @@ record WorkerPool(String python, scala.collection.immutable.Map<String, String> 
     return said.substring(said.lastIndexOf('\n') + 1).strip();
   }
 
-  private static Kept poll(ConcurrentLinkedDeque<Kept> waiting) {
-    return waiting == null ? null : waiting.pollFirst();
-  }
-
-  /** The worker has served its task and can serve another one at once. */
-  void keep(Worker worker) {
-    KEPT.computeIfAbsent(this, kind -> new ConcurrentLinkedDeque<>()).addFirst(new Kept(worker, System.nanoTime()));
-    if (SWEEPING.compareAndSet(false, true)) {
-      sweepLater();
-    }
-  }
-
   /** Gives the worker back to Spark. */
   void release(Worker worker) {
-    if (worker.spark == SparkEnv.get()) {
+    if (worker.isOfThisSpark()) {
       worker.spark.releasePythonWorker(python, WORKER_MODULE, DAEMON_MODULE, env, worker.connection);
     } else {
       worker.connection.stop();
     }
   }
 
-  /** Ends the worker's process. */
+  /** Ends the worker's process if it runs: else its number may be another process's, and Spark kills by numbers. */
   void destroy(Worker worker) {
-    if (worker.spark == SparkEnv.get()) {
+    if (worker.isOfThisSpark() && worker.isAlive()) {
       worker.spark.destroyPythonWorker(python, WORKER_MODULE, DAEMON_MODULE, env, worker.connection);
     } else {
       worker.connection.stop();
-    }
-  }
-
-  private static void sweepLater() {
-    CompletableFuture.delayedExecutor(KEPT_MILLIS, TimeUnit.MILLISECONDS).execute(WorkerPool::sweep);
-  }
-
-  /** Those that have waited long enough go back to Spark. */
-  private static void sweep() {
-    long now = System.nanoTime();
-    boolean any = false;
-    for (Map.Entry<WorkerPool, ConcurrentLinkedDeque<Kept>> entry : KEPT.entrySet()) {
-      ConcurrentLinkedDeque<Kept> waiting = entry.getValue();
-      for (Kept last = waiting.pollLast(); last != null; last = waiting.pollLast()) {
-        if (now - last.since < KEPT_MILLIS * 1_000_000) {
-          waiting.addLast(last);
-          break;
-        }
-        entry.getKey().release(last.worker);
-      }
-      any |= !waiting.isEmpty();
-    }
-    if (any) {
-      sweepLater();
-      return;
-    }
-    SWEEPING.set(false);
-    if (KEPT.values().stream().anyMatch(waiting -> !waiting.isEmpty()) && SWEEPING.compareAndSet(false, true)) {
-      sweepLater(); // one came meanwhile, and left it to this sweep
     }
   }
 }

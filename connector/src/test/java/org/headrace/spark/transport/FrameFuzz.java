@@ -66,7 +66,7 @@ public final class FrameFuzz {
     System.out.println(count + " streams: " + refused + " refused by name, " + (count - refused) + " read " + sink);
   }
 
-  private static byte[] stream(JsonNode golden, String name) {
+  static byte[] stream(JsonNode golden, String name) {
     for (JsonNode message : golden.get("messages")) {
       if (message.get("name").asText().equals(name)) {
         return HexFormat.of().parseHex(message.get("hex").asText());

@@ -28,7 +28,7 @@ final class MemoryChannel implements ByteChannel {
   }
 
   FrameInput frames(long nonce) {
-    return new FrameInput(PLACE, this, null, null, nonce);
+    return new FrameInput(PLACE, this, null, null, nonce, () -> true);
   }
 
   /** The connector's own reader over {@code bytes}. */

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from time import monotonic
 from types import TracebackType
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 from headrace.errors import (
     ProducerLostError,
@@ -270,9 +270,10 @@ class Channel(Generic[T]):
         may have been told that the stream is whole, so the failure must not pass for delivered.
         """
         text = headline_of(cause)
-        failure = cause
-        # Ctrl-C, a cancelled task: not to fly through a reader's thread. A StopIteration there would be a clean end.
-        if not isinstance(failure, Exception) or isinstance(failure, (StopIteration, StopAsyncIteration)):
+        kind = type(cause)  # isinstance would ask the user's object
+        if issubclass(kind, Exception) and not issubclass(kind, (StopIteration, StopAsyncIteration)):
+            failure = cast("Exception", cause)
+        else:  # Ctrl-C, a cancelled task: not to fly through a reader's thread. A StopIteration there is a clean end
             failure = ProducerLostError(f"the producer of {self.name} was stopped by {text}")
             failure.__cause__ = cause
         with self._lock:

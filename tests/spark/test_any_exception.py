@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark import InheritableThread
 
 import headrace as hr
+from headrace.spark import failures
+from headrace.spark.classic_query import ClassicQuery
 from misbehaving import BadProvider, still_works
 from placements import placements
-from producing import NUMBERS, FunctionTable, numbers
+from producing import NUMBERS, FunctionTable, numbers, ten_rows
+from pushing import InBackground
 from raising import EXCEPTIONS, check_told, raise_made, third_raises
 
 exceptions = pytest.mark.parametrize("name", EXCEPTIONS)
@@ -60,3 +66,32 @@ def test_producer_failing_with_any_exception_is_an_error_that_names_it(ctx: hr.S
     with pytest.raises(hr.HeadraceError) as caught:
         ctx.collect("SELECT * FROM t")
     check_told(name, caught.value)
+
+
+@pytest.mark.parametrize("kind", [MemoryError, KeyboardInterrupt, SystemExit, ValueError])
+@pytest.mark.parametrize("place", [(ClassicQuery, "_run_job"), (InheritableThread, "run")], ids=["job", "thread"])
+def test_result_whose_thread_ends_in_any_way_is_no_whole_one(
+    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, place: tuple[type, str], kind: type[BaseException]
+) -> None:
+    """Before the job too, where PySpark copies local properties to the thread."""
+
+    def fails(*_: Any) -> Any:
+        raise kind
+
+    monkeypatch.setattr(*place, fails)
+    ctx.register_table("t", FunctionTable(ten_rows, partitions=3))
+    stream = ctx.execute_stream("SELECT * FROM t")
+    for _ in range(2):
+        assert isinstance(InBackground(stream.read_next_batch).error(), kind)
+
+
+def test_error_that_cannot_be_translated_is_an_error_all_the_same(
+    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(_: BaseException) -> None:
+        raise Py4JError("the JVM is gone")
+
+    monkeypatch.setattr(failures, "_behind", gone)
+    ctx.register_table("t", FunctionTable(partial(third_raises, "text like ours"), partitions=3))
+    with pytest.raises(Exception, match="ValueError: x"):
+        ctx.collect("SELECT * FROM t")

@@ -184,6 +184,17 @@ def test_async_source_that_raises_raises_just_that(error: BaseException) -> None
     assert closed == [True]
 
 
+class OpensWithStopIteration:
+    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        raise StopIteration("no more")
+
+
+def test_async_source_that_raises_stop_iteration_is_an_error_and_no_end() -> None:
+    with pytest.raises(RuntimeError, match="raised StopIteration") as caught:
+        next(AsyncBatches(OpensWithStopIteration()))
+    assert isinstance(caught.value.__cause__, StopIteration)
+
+
 def test_async_source_that_waits_is_stopped_by_its_partition() -> None:
     """As the endpoint stops a partition: the serving thread waits, another one asks it to stop."""
     waiting, closed = threading.Event(), threading.Event()

@@ -20,7 +20,7 @@ class GatedWriter:
         self.sent: list[pa.RecordBatch] = []
         self.entered = threading.Semaphore(0)
         self.open = threading.Event()
-        self.fail: Exception | None = None
+        self.fail: BaseException | None = None
 
     def batch(self, batch: pa.RecordBatch) -> None:
         self.entered.release()
@@ -102,8 +102,10 @@ def test_coalescing_writer_full_queue_blocks_the_caller(gate: GatedWriter, monke
     assert max(batch.num_rows for batch in gate.sent) <= 10
 
 
-@pytest.mark.parametrize("error", [BrokenPipeError("gone"), pa.ArrowInvalid("bad")], ids=["os", "arrow"])
-def test_coalescing_writer_sender_fails_caller_hears_of_it(gate: GatedWriter, error: Exception) -> None:
+@pytest.mark.parametrize(
+    "error", [BrokenPipeError("gone"), pa.ArrowInvalid("bad"), SystemExit(0)], ids=["os", "arrow", "exit"]
+)
+def test_coalescing_writer_sender_fails_caller_hears_of_it(gate: GatedWriter, error: BaseException) -> None:
     gate.fail = error
     gate.open.set()
     out = coalescing(gate)

@@ -227,6 +227,27 @@ def test_put_that_cannot_spill_fails_the_result_with_the_reason(
     assert isinstance(sending.error(), StreamError)
 
 
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), pa.ArrowInvalid("Input/output error")])
+def test_batch_that_cannot_be_read_back_fails_the_result_for_good(
+    small: None, inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def unreadable() -> pa.RecordBatch:
+        raise error
+
+    monkeypatch.setattr(inbox._spill, "store", lambda _: unreadable)
+    inbox.announce(2)
+    InBackground(lambda: send(inbox, 1, *range(20), size=4 * KIB)).result(60)
+    send(inbox, 0, 0)
+    inbox.finish()
+    handed_out = []
+    with pytest.raises(StreamError, match=r"cannot be read back: .*Input/output error"):
+        while (taken := inbox.take(timeout_s=60)) is not None:
+            handed_out += taken["a"].to_pylist()
+    assert len(handed_out) < 21
+    with pytest.raises(StreamError, match="cannot be read back"):
+        inbox.take(timeout_s=60)
+
+
 def test_unbounded_inbox_takes_everything_and_hands_out_whole_partitions() -> None:
     inbox = ResultInbox(SCHEMA, bounded=False)
     inbox.announce(1)

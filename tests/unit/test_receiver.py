@@ -138,6 +138,20 @@ def test_receiver_of_a_batch_that_makes_pyarrow_raise_oserror_fails_the_result(i
         inbox.take(timeout_s=10)
 
 
+def test_receiver_that_fails_for_another_reason_fails_the_result_with_it(
+    inbox: ResultInbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def too_much(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(inbox, "put", too_much)
+    served = Served(inbox)
+    served.writer.batch(batch(1))
+    served.serving.result()
+    with pytest.raises(TransportError, match="partition 0 of the result was damaged: MemoryError"):
+        inbox.take(timeout_s=10)
+
+
 @pytest.fixture(params=["plain", "TLS"])
 def identity(request: pytest.FixtureRequest, tmp_path: Path) -> TlsIdentity | None:
     return make_identity(tmp_path, "driver") if request.param == "TLS" else None

@@ -49,6 +49,8 @@ class AsyncBatches(Iterator[Any]):
         answer = self._answer()
         if not isinstance(answer, _Ended):
             return answer
+        if isinstance(answer.error, StopIteration):  # raised from here it would be a clean end
+            raise RuntimeError("the async source raised StopIteration") from answer.error
         if answer.error is not None:
             raise answer.error
         raise StopIteration

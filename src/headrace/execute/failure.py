@@ -1,17 +1,24 @@
-"""Exceptions as data: how an error crosses processes and comes back as itself; runs in driver and executor Python."""
+"""Exceptions as data: how an error crosses processes and comes back as itself; runs in driver and executor Python.
+
+An exception is code of the user's: whatever is asked of it may raise, and that must not hide what it is.
+"""
 
 from __future__ import annotations
 
 import json
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import headrace.errors as errors
 from headrace.execute.rebuild import put_together, taken_apart
 
+T = TypeVar("T")
+
+_MAX_NAME_CHARS = 512
 _MAX_MESSAGE_CHARS = 4 * 1024
 _MAX_TRACEBACK_CHARS = 16 * 1024
 _PACKAGE = str(Path(errors.__file__).parent)
@@ -42,17 +49,21 @@ class Failure:
         table: str | None = None,
         partition: int | None = None,
     ) -> Failure:
-        """Describe ``exception``. Headrace's own errors keep their class; all others are a ProviderError."""
-        own = type(exception).__module__ == errors.__name__
+        """Describe ``exception``. Headrace's own errors keep their class; all others are a ProviderError.
+
+        Never raises.
+        """
+        name = qualified_name(exception)
+        own = getattr(errors, name.removeprefix(f"{errors.__name__}."), None) is type(exception)
         return cls(
-            error=type(exception).__name__ if own else "ProviderError",
-            exception_type=_qualified(type(exception)),
-            message=_clipped(_message(exception), _MAX_MESSAGE_CHARS),
+            error=name.rpartition(".")[2] if own else "ProviderError",
+            exception_type=name,
+            message=message_of(exception),
             traceback=_clipped(_user_traceback(exception), _MAX_TRACEBACK_CHARS),
             where=where,
             table=table,
             partition=partition,
-            parts=taken_apart(exception),
+            parts=_asked(lambda: taken_apart(exception), None),
         )
 
     @classmethod
@@ -77,8 +88,7 @@ class Failure:
 
     def headline(self) -> str:
         """Class and message."""
-        name = self.exception_type.removeprefix("builtins.").removeprefix("headrace.errors.")
-        return f"{name}: {self.message}" if self.message else name
+        return _headline(self.exception_type, self.message)
 
     def text(self) -> str:
         """What a person reads: class and message first, then where, then the traceback of the user's code."""
@@ -99,42 +109,91 @@ class Failure:
         original = put_together(self.exception_type, self.parts)
         if isinstance(original, errors.HeadraceError):
             return original
-        kind = getattr(errors, self.error, errors.HeadraceError)
-        exception: errors.HeadraceError
-        if kind is errors.ProviderError:
-            exception = errors.ProviderError(
-                self.text(),
-                exception_type=self.exception_type.removeprefix("builtins."),
-                message=self.message,
-                traceback=self.traceback,
-                table=self.table,
-                partition=self.partition,
-            )
-        elif isinstance(kind, type) and issubclass(kind, errors.HeadraceError):
-            exception = kind(self.text() if self.traceback else self.message)
-        else:
-            exception = errors.HeadraceError(self.text())
+        kind = getattr(errors, self.error, None)
+        if not (isinstance(kind, type) and issubclass(kind, errors.HeadraceError)):
+            return errors.HeadraceError(self.text())
+        if kind is not errors.ProviderError:
+            return _made(kind, self.text() if self.traceback else self.message)
+        exception = errors.ProviderError(
+            self.text(),
+            exception_type=self.exception_type.removeprefix("builtins."),
+            message=self.message,
+            traceback=self.traceback,
+            table=self.table,
+            partition=self.partition,
+        )
         exception.__cause__ = original
         return exception
 
 
-def _qualified(kind: type) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}".removeprefix("__main__.")
+def error_of(record: str, text: str) -> errors.HeadraceError:
+    """The exception of a record that came through Spark. Where it is damaged, ``text``: what Spark itself says.
 
-
-def _message(exception: BaseException) -> str:
+    Code of the user's can write to a worker's connection, so what looks like a record may be none. Never raises.
+    """
     try:
-        return str(exception)
+        return Failure.from_json(record).to_exception()
+    except Exception:
+        return errors.TransportError(text)
+
+
+def qualified_name(exception: BaseException) -> str:
+    """Module and name of its class, without that of the main script. Never raises."""
+    kind = type(exception)
+    module = _asked(lambda: type.__dict__["__module__"].__get__(kind), "")
+    name = type.__dict__["__qualname__"].__get__(kind)  # not the metaclass's answer, which may be any
+    name = f"{module}.{name}" if type(module) is str and module not in ("", "__main__") else name
+    return _clipped(name, _MAX_NAME_CHARS)
+
+
+def message_of(exception: BaseException) -> str:
+    """What ``str`` makes of it, and of one that this raises for at least its arguments. Never raises."""
+    try:
+        return _clipped(str(exception), _MAX_MESSAGE_CHARS)
     except BaseException as error:  # a user's __str__ may raise anything
-        return f"<{type(exception).__name__} whose str() raised {type(error).__name__}>"
+        name, why = qualified_name(exception).rpartition(".")[2], qualified_name(error).removeprefix("builtins.")
+    arguments = _asked(lambda: repr(BaseException.__dict__["args"].__get__(exception)), "()")
+    given = f", given {arguments}" if arguments != "()" else ""
+    return _clipped(f"<{name} whose str() raised {why}{given}>", _MAX_MESSAGE_CHARS)
+
+
+def _made(kind: type[errors.HeadraceError], text: str) -> errors.HeadraceError:
+    try:
+        return kind(text)
+    except TypeError:  # it is made from more than a text
+        return errors.HeadraceError(text)
+
+
+def headline_of(exception: BaseException) -> str:
+    """Class and message. Never raises."""
+    return _headline(qualified_name(exception), message_of(exception))
+
+
+def traceback_of(exception: BaseException) -> TracebackType | None:
+    """Its own, whatever the user's class makes of the attribute."""
+    found: TracebackType | None = BaseException.__dict__["__traceback__"].__get__(exception)
+    return found
+
+
+def _headline(exception_type: str, message: str) -> str:
+    name = exception_type.removeprefix("builtins.").removeprefix("headrace.errors.")
+    return f"{name}: {message}" if message else name
+
+
+def _asked(question: Callable[[], T], otherwise: T) -> T:
+    """The answer, or ``otherwise`` where asking calls code of the user's that raises."""
+    try:
+        return question()
+    except BaseException:
+        return otherwise
 
 
 def _clipped(text: str, max_chars: int) -> str:
-    text = text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair would not survive the JVM
-    if len(text) <= max_chars:
-        return text
-    half = max_chars // 2
-    return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+    text = str.__str__(text)  # of a class derived from str, whose methods may be the user's
+    if len(text) > max_chars:
+        half = max_chars // 2
+        text = f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
+    return text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair would not survive the JVM
 
 
 def _user_traceback(exception: BaseException) -> str:
@@ -142,12 +201,13 @@ def _user_traceback(exception: BaseException) -> str:
 
     Empty for an error that no code of the user's is part of.
     """
-    tb: TracebackType | None = exception.__traceback__
+    tb = traceback_of(exception)
     while tb is not None and tb.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         tb = tb.tb_next
-    if tb is None and exception.__cause__ is None and exception.__context__ is None:
-        return ""
     try:
+        if tb is None and exception.__cause__ is None and exception.__context__ is None:
+            return ""
         return "".join(traceback.format_exception(type(exception), exception, tb))
     except BaseException as error:  # formatting calls the user's __str__, __repr__ and properties
-        return "".join(traceback.format_tb(tb)) + f"<its traceback could not be written: {type(error).__name__}>"
+        why = qualified_name(error).removeprefix("builtins.")
+        return "".join(traceback.format_tb(tb)) + f"<its traceback could not be written: {why}>"

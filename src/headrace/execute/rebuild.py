@@ -15,12 +15,13 @@ from typing import Any
 
 _MAX_CHARS = 64 * 1024
 _MAX_DEPTH = 4
+_MAX_BITS = 1024  # of a number: neither Python nor the JVM reads thousands of digits
 
 
 def taken_apart(exception: BaseException) -> dict[str, Any] | None:
     """Its arguments and attributes as JSON; None where an argument is not plain, or all is too large to send.
 
-    Attributes that are not plain are left out.
+    Attributes that are not plain are left out. Raises what properties of the user's class do.
     """
     try:
         arguments = [_plain(value, _MAX_DEPTH) for value in (*exception.args, *_files(exception))]
@@ -28,29 +29,34 @@ def taken_apart(exception: BaseException) -> dict[str, Any] | None:
         return None
     attributes = {}
     for name, value in vars(exception).items():
-        try:
-            attributes[name] = _plain(value, _MAX_DEPTH)
-        except TypeError:
-            continue
+        if type(name) is str and _is_text(name):
+            try:
+                attributes[name] = _plain(value, _MAX_DEPTH)
+            except TypeError:
+                continue
     data = {"arguments": arguments, "attributes": attributes}
     return data if len(json.dumps(data)) <= _MAX_CHARS else None
 
 
 def put_together(name: str, data: Any) -> BaseException | None:
-    """The exception of the class ``name`` (module and qualified name), or None where that cannot be had."""
-    kind = _loaded_class(name)
-    if kind is None or not isinstance(data, dict):
-        return None
+    """The exception of the class ``name`` (module and qualified name), or None where that cannot be had.
+
+    Never raises. What the original kept as its cause, its notes and attributes that are not plain is not there: its
+    own ``str`` may miss them.
+    """
     try:
+        kind = _loaded_class(name)
+        if kind is None or not isinstance(data, dict):
+            return None
         arguments = tuple(_value(part) for part in data.get("arguments", ()))
         attributes = {str(key): _value(part) for key, part in data.get("attributes", {}).items()}
         # The built-in class behind it: its C code makes and fills the object, a user's __init__ is not called.
         builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
         exception: BaseException = builtin.__new__(kind, *arguments)
         builtin.__init__(exception, *arguments)
-    except (AttributeError, TypeError, ValueError):
+        vars(exception).update(attributes)
+    except Exception:  # data that none of ours made, or a class (a metaclass) that has it otherwise
         return None
-    vars(exception).update(attributes)
     return exception
 
 
@@ -63,7 +69,9 @@ def _files(exception: BaseException) -> tuple[Any, ...]:
 
 def _plain(value: Any, depth: int) -> Any:
     """Raises TypeError for what is not plain."""
-    if value is None or type(value) in (bool, int) or (type(value) is float and math.isfinite(value)):
+    if value is None or type(value) is bool or (type(value) is float and math.isfinite(value)):
+        return value
+    if type(value) is int and value.bit_length() <= _MAX_BITS:
         return value
     if type(value) is str and _is_text(value):
         return value

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from headrace.arrow.batches import batch_without_columns
 from headrace.errors import PlanError, RegistrationError
+from headrace.execute.failure import headline_of
 from headrace.execute.partition_stream import ScanTask
 from headrace.negotiate.registry import RegisteredTable
 
@@ -43,7 +44,7 @@ def pickled_task(task: ScanTask, *, by_value: bool) -> bytes:
     except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
         raise PlanError(
             f"{plan} cannot be pickled for Spark's Python workers: "
-            f"{type(error).__name__}: {error}. Make the plan hold only what can be pickled (open connections and "
+            f"{headline_of(error)}. Make the plan hold only what can be pickled (open connections and "
             "files in execute), or set placement = Placement.DRIVER to run it in this process."
         ) from error
     if len(made) > _MAX_PICKLED_BYTES:
@@ -73,7 +74,7 @@ def pickled_table(table: RegisteredTable) -> bytes:
     except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
         raise RegistrationError(
             f"{table.provider_name} (table {table.name!r}) cannot be pickled for the process beside the Spark Connect "
-            f"server: {type(error).__name__}: {error}. Make the provider hold only what can be pickled, or plan in "
+            f"server: {headline_of(error)}. Make the provider hold only what can be pickled, or plan in "
             "this process (planning='client')"
         ) from error
 

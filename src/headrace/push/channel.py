@@ -1,4 +1,4 @@
-"""A bounded channel from many writers to one reader per partition; driver Python, standard library only.
+"""A bounded channel from many writers to one reader per partition; driver Python, without Arrow.
 
 Items are opaque: whoever offers one says how many rows and bytes it has. Here are the two ends and how each may
 end; the queues between them are in ``headrace.push.lanes``. Who may end first:
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import Enum
 from time import monotonic
 from types import TracebackType
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar, cast
 
 from headrace.errors import (
     ProducerLostError,
@@ -27,6 +27,7 @@ from headrace.errors import (
     StreamError,
     WriteTimeout,
 )
+from headrace.execute.failure import headline_of, traceback_of
 from headrace.push.lanes import Lane, Lanes, Offer, Outcome, Pack, Taker
 
 T = TypeVar("T")
@@ -118,7 +119,7 @@ class Reader(Generic[T]):
             return [item if loader is None else loader() for item, _, _, _, loader in entries]
         self._channel._clean_up()
         if isinstance(self.ending, Exception):
-            raise self.ending.with_traceback(self.traceback)
+            raise BaseException.with_traceback(self.ending, self.traceback)
         return END
 
     def finish(self) -> None:
@@ -268,9 +269,11 @@ class Channel(Generic[T]):
         The first failure counts, a second is a no-op. After ``close()`` it raises SinkClosedError: readers
         may have been told that the stream is whole, so the failure must not pass for delivered.
         """
-        text = f"{type(cause).__name__}: {cause}"
-        failure = cause
-        if not isinstance(failure, Exception):  # Ctrl-C, a cancelled task: not to fly through a reader's thread
+        text = headline_of(cause)
+        kind = type(cause)  # isinstance would ask the user's object
+        if issubclass(kind, Exception) and not issubclass(kind, (StopIteration, StopAsyncIteration)):
+            failure = cast("Exception", cause)
+        else:  # Ctrl-C, a cancelled task: not to fly through a reader's thread. A StopIteration there is a clean end
             failure = ProducerLostError(f"the producer of {self.name} was stopped by {text}")
             failure.__cause__ = cause
         with self._lock:
@@ -395,7 +398,7 @@ class Channel(Generic[T]):
         """End what is open with ``failure``."""
         for reader in self._readers:
             if reader.ending is None:
-                reader.ending, reader.traceback = failure, failure.__traceback__
+                reader.ending, reader.traceback = failure, traceback_of(failure)
         self._end_writing(refusal, text)
 
     def _read_obituary(self) -> None:

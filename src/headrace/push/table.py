@@ -9,6 +9,7 @@ from collections import deque
 import pyarrow as pa
 
 from headrace.errors import ScanEndedError, StreamConsumedError, StreamError
+from headrace.execute.failure import traceback_of
 from headrace.execute.live import LivePlan, LiveTable, MergingSource
 from headrace.plan import ExecutionPlan, ScanRequest, UnknownPartitioning
 from headrace.push.channel import END, HINT_S, Channel, End, Reader
@@ -152,10 +153,10 @@ class _FailedStream(MergingSource):
 
     def __init__(self, failure: Exception) -> None:
         self._failure = failure
-        self._traceback = failure.__traceback__
+        self._traceback = traceback_of(failure)
 
     def __next__(self) -> pa.RecordBatch:
-        raise self._failure.with_traceback(self._traceback)
+        raise BaseException.with_traceback(self._failure, self._traceback)
 
 
 class _Scans:

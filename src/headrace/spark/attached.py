@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.errors import HeadraceError
 from headrace.negotiate.registry import RegisteredTable
 from headrace.spark.catalog_names import CatalogNames
 from headrace.spark.explain import Explanation
@@ -25,6 +26,9 @@ class Attached(Protocol):
 
     def require_alive(self) -> None:
         """Raises HeadraceError where Spark was stopped, TransportError where it is gone."""
+
+    def error_behind(self, error: BaseException) -> HeadraceError | None:
+        """The Headrace error that made Spark raise ``error``; None where there is none. Never raises."""
 
     def errors(self) -> AbstractContextManager[None]:
         """Raises Headrace's errors in place of Spark's exceptions that they caused."""

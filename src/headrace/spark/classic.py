@@ -18,7 +18,7 @@ from headrace.spark import launch
 from headrace.spark.catalog_names import CatalogNames
 from headrace.spark.classic_query import ClassicQuery
 from headrace.spark.explain import Explanation, explain
-from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm
+from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm, translate
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.launch import Launched
 from headrace.spark.planner import Planner
@@ -67,6 +67,9 @@ class ClassicSpark:
             raise jvm_lost()
         if self.spark.sparkContext._jsc is None:
             raise HeadraceError("Spark was stopped; close this SessionContext and make a new one")
+
+    def error_behind(self, error: BaseException) -> HeadraceError | None:
+        return translate(error)
 
     def errors(self) -> AbstractContextManager[None]:
         return headrace_errors()

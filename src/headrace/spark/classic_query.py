@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -21,6 +22,17 @@ from headrace.transport.inbox import ResultInbox
 
 _CANCEL_AGAIN_SECONDS = 0.05
 _CANCEL_SECONDS = 30.0
+
+
+class _QueryThread(InheritableThread):
+    """Takes Spark's local properties of its starter along, which may fail too: ``run`` is given all that may."""
+
+    def __init__(self, job: Callable[[], None], run: Callable[[Callable[[], None]], None]) -> None:
+        super().__init__(target=job, name="headrace-query", daemon=True)
+        self._run_guarded = run
+
+    def run(self) -> None:
+        self._run_guarded(super().run)
 
 
 class ClassicQuery:
@@ -41,7 +53,6 @@ class ClassicQuery:
         self._tag = f"headrace-{uuid.uuid4().hex}"
         self._over = threading.Event()
         self._ticket = endpoint.offer(self.inbox.open, receives=True)
-        self._thread = InheritableThread(target=self._run, name="headrace-query", daemon=True)
 
     @property
     def failed(self) -> bool:
@@ -58,7 +69,7 @@ class ClassicQuery:
 
     def start(self) -> None:
         self._planner.expect_result(self._tag, self.inbox)
-        self._thread.start()
+        _QueryThread(self._run_job, self._run).start()
 
     def cancel(self) -> None:
         """End the query and wait until it has ended. Asks repeatedly: a job cannot be cancelled before it starts."""
@@ -73,26 +84,18 @@ class ClassicQuery:
             except (*LOST, AttributeError):  # the JVM is gone, or Spark was stopped just now
                 return
 
-    def _run(self) -> None:
+    def _run(self, job: Callable[[], None]) -> None:
+        """All of the thread. The result is whole only where ``job`` came to its end."""
         try:
-            self._job.run(
-                self._frame._jdf,
-                self._context_id,
-                json.dumps(self._endpoint.address(self._ticket)),
-                self._tag,
-                self._tag,
-            )
+            job()
             self.inbox.finish()
-        except Exception as error:  # Spark's and Py4J's exceptions: all of them end the result
-            self.inbox.fail(_own(error))
+        except BaseException as error:  # whatever ends the query ends the result: somebody waits for it
+            self.inbox.fail(translate(error) or error)
         finally:
+            self._over.set()
             self._endpoint.withdraw(self._ticket)
             self._planner.forget_result(self._tag)
-            self._over.set()
 
-
-def _own(error: Exception) -> BaseException:
-    try:
-        return translate(error) or error
-    except Exception:  # the JVM that knows more is gone; whoever waits for the result must hear of it all the same
-        return error
+    def _run_job(self) -> None:
+        address = json.dumps(self._endpoint.address(self._ticket))
+        self._job.run(self._frame._jdf, self._context_id, address, self._tag, self._tag)

@@ -22,7 +22,7 @@ from headrace.spark import launch, versions
 from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
 from headrace.spark.classic import tls_identity
 from headrace.spark.connect_explain import explain
-from headrace.spark.connect_failures import headrace_errors, naming_a_lost_server
+from headrace.spark.connect_failures import be_told_of_causes, headrace_errors, naming_a_lost_server, translate
 from headrace.spark.connect_patience import answers, be_told_of_a_lost_server
 from headrace.spark.connect_query import ConnectQuery
 from headrace.spark.connect_sessions import KnownSession
@@ -49,6 +49,7 @@ class ConnectSpark:
         if spark.is_stopped:
             raise HeadraceError("this SparkSession was stopped; make a new one")
         be_told_of_a_lost_server(spark.client)
+        be_told_of_causes(spark.client)
         with headrace_errors():
             versions.check_server(spark.version)
         self.spark = spark
@@ -99,6 +100,9 @@ class ConnectSpark:
     def require_alive(self) -> None:
         if self.spark.is_stopped:
             raise HeadraceError("the Spark Connect session was stopped; close this SessionContext and make a new one")
+
+    def error_behind(self, error: BaseException) -> HeadraceError | None:
+        return translate(error)
 
     def errors(self) -> AbstractContextManager[None]:
         return headrace_errors()

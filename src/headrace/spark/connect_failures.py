@@ -1,22 +1,55 @@
-"""From the exceptions of a Spark Connect client back to Headrace's own; driver Python."""
+"""From the exceptions of a Spark Connect client back to Headrace's own; driver Python.
+
+The connector gives the record of an error to Spark as one more parameter of Spark's message, which no text shows. The
+server tells a client the parameters of an error and of its causes, as data.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
 import headrace.errors as errors
-from headrace.execute.failure_text import failure_from_text
+from headrace.execute.failure import error_of
 
-_OF_A_TASK = "org.apache.spark.SparkException: "  # what PlainErrorsReader throws, where Spark has wrapped it
-_AFTER_IT = "\n\nDriver stacktrace:"
+_RECORD = "headrace"  # the parameter; see HeadraceException in Java
 _CANCELLED = ("OPERATION_CANCELED", "SPARK_JOB_CANCELLED")
 _NOBODY_ANSWERS, _DETAILS = "StatusCode.UNAVAILABLE", "details ="  # in the text of a gRPC error
 _FORGOTTEN = ("INVALID_HANDLE.SESSION_", "INVALID_HANDLE.OPERATION_NOT_FOUND", "RESPONSE_ALREADY_RECEIVED")
 _ANOTHER_SESSION = "close this SessionContext, and make a new session and a new context"
+
+
+def be_told_of_causes(client: Any) -> None:
+    """From now on an exception of ``client`` shows the first of its causes that has a record, if any has.
+
+    PySpark drops the causes. Spark wraps what a subquery or one of several stages failed with, and the text of the
+    wrapping says nothing of it. For the calls of PySpark too.
+    """
+    fetch = client._fetch_enriched_error
+    if isinstance(fetch, _Causes):
+        return
+    client._fetch_enriched_error = _Causes(fetch)
+
+
+class _Causes:
+    """Asks the server for the details of an error, as PySpark does with each, and chooses what it shows of them."""
+
+    def __init__(self, fetch: Callable[[Any], Any]) -> None:
+        self._fetch = fetch
+
+    def __call__(self, info: Any) -> Any:
+        """``info`` is what the server said at first; from that Spark 4.0 leaves out the condition if it is long."""
+        details = self._fetch(info)
+        for index, error in enumerate(details.errors if details is not None else ()):
+            if _RECORD in error.spark_throwable.message_parameters:
+                details.root_error_idx = index
+                info.metadata["errorClass"] = error.spark_throwable.error_class
+                break
+        return details
 
 
 @contextmanager
@@ -61,14 +94,13 @@ def _message(error: PySparkException) -> str:
 
 
 def translate(error: BaseException) -> errors.HeadraceError | None:
-    """The Headrace error behind ``error``, or None where Headrace has no part in it."""
+    """The Headrace error behind ``error``, or None where Headrace has no part in it. Never raises."""
     if not isinstance(error, PySparkException):
         return None
     message = _message(error)
-    before, _, wrapped = message.partition(_OF_A_TASK)
-    failure = failure_from_text(message) or failure_from_text(wrapped.partition(_AFTER_IT)[0])
-    if failure is not None:
-        return failure.to_exception()
-    if any(name in before for name in _CANCELLED):
+    record = (error.getMessageParameters() or {}).get(_RECORD)
+    if record is not None:
+        return error_of(record, message)
+    if error.getCondition() in _CANCELLED:
         return errors.ScanEndedError(f"the query was cancelled: {message.splitlines()[0]}")
     return server_lost(error)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from headrace.errors import ScanEndedError
+from headrace.errors import ScanEndedError, TransportError
 from headrace.spark import versions
 from headrace.spark.connect_failures import translate
 from headrace.spark.connect_patience import answers
@@ -29,7 +29,10 @@ _CANCEL_SECONDS = 30.0
 
 
 class ConnectQuery:
-    """A RunningQuery: one thread receives batches until ``_WAITING_BYTES`` of them wait."""
+    """A RunningQuery: one thread receives batches until ``_WAITING_BYTES`` of them wait.
+
+    The result is whole only once ``_whole`` is set, which one line does: after the server's own end of the result.
+    """
 
     def __init__(self, frame: DataFrame, *, bounded: bool) -> None:
         self._frame: Any = frame
@@ -42,6 +45,7 @@ class ConnectQuery:
         self._changed = threading.Condition()
         self._batches: deque[pa.RecordBatch] = deque()
         self._bytes = 0
+        self._whole = False
         self._error: BaseException | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="headrace-query", daemon=True)
@@ -55,15 +59,15 @@ class ConnectQuery:
 
     def take(self) -> pa.RecordBatch | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._batches or self._error is not None or self._over.is_set())
+            self._changed.wait_for(lambda: self._batches or self._whole or self._error is not None)
             if self._error is not None:
                 raise self._error
-            if not self._batches:
-                return None
-            batch = self._batches.popleft()
-            self._bytes -= batch.nbytes
-            self._changed.notify_all()
-            return batch
+            if self._batches:
+                batch = self._batches.popleft()
+                self._bytes -= batch.nbytes
+                self._changed.notify_all()
+                return batch
+            return None  # it is whole, and all of it was taken
 
     def progress(self) -> tuple[int, int | None]:
         """Connect does not tell of partitions."""
@@ -75,8 +79,8 @@ class ConnectQuery:
     def cancel(self, reason: str = "the result stream was closed before its end") -> None:
         """Asks repeatedly: what has not begun cannot be interrupted."""
         with self._changed:
-            if self._batches or not self._over.is_set():
-                self._end(ScanEndedError(reason))
+            if self._batches or not self._whole:
+                self._fail(ScanEndedError(reason))
         deadline = monotonic() + _CANCEL_SECONDS
         while not self._over.wait(_CANCEL_AGAIN_SECONDS) and monotonic() < deadline:
             if self._spark.is_stopped or not answers(self._spark.client):
@@ -87,24 +91,35 @@ class ConnectQuery:
                 return
 
     def _run(self) -> None:
+        """All of the thread: whatever ends it but the end of the result is an error, even one of memory."""
+        error: BaseException | None = TransportError("the result broke off, and nothing tells why")
+        try:
+            self._receive()
+            error = None
+        except BaseException as raised:
+            error = raised
+            error = translate(raised) or raised
+        finally:
+            with self._changed:
+                if error is None:
+                    self._whole = True
+                else:
+                    self._fail(error)
+                self._over.set()
+                self._changed.notify_all()
+
+    def _receive(self) -> None:
+        """Returns at the end of the result, as the server tells it."""
         for tag in self._tags:  # of this thread
             self._spark.addTag(tag)
         plan = self._frame._plan
         client = self._spark.client
-        try:
-            # Closing it tells the server that nobody wants the rest.
-            with closing(client.to_table_as_iterator(plan.to_proto(client), plan.observations)) as parts:
-                for part in parts:
-                    if isinstance(part, pa.Table):
-                        for batch in part.cast(self.schema).to_batches():
-                            self._put(batch)
-        except BaseException as error:  # whatever ends the query ends the result
-            with self._changed:
-                self._end(translate(error) or error)
-        finally:
-            with self._changed:
-                self._over.set()
-                self._changed.notify_all()
+        # Closing it tells the server that nobody wants the rest.
+        with closing(client.to_table_as_iterator(plan.to_proto(client), plan.observations)) as parts:
+            for part in parts:
+                if isinstance(part, pa.Table):
+                    for batch in part.cast(self.schema).to_batches():
+                        self._put(batch)
 
     def _put(self, batch: pa.RecordBatch) -> None:
         """Waits for room. Raises what ended the query meanwhile."""
@@ -120,7 +135,7 @@ class ConnectQuery:
             self._bytes += batch.nbytes
             self._changed.notify_all()
 
-    def _end(self, error: BaseException) -> None:
+    def _fail(self, error: BaseException) -> None:
         """The first cause counts. With the lock held."""
         if self._error is None:
             self._error = error

@@ -10,10 +10,10 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 
 import headrace.errors as errors
-from headrace.execute.failure import Failure
+from headrace.execute.failure import error_of
 
 _CLASS = "org.headrace.spark.HeadraceException"
-_CANCELLED = "SPARK_JOB_CANCELLED"
+_CANCELLED = "[SPARK_JOB_CANCELLED"
 _MAX_CAUSES = 20
 LOST = (Py4JError, ConnectionError)
 """What Py4J raises for a JVM that is gone: errors of its own, and those of a connection that it cannot make."""
@@ -59,26 +59,26 @@ def headrace_errors() -> Iterator[None]:
 def translate(error: BaseException) -> errors.HeadraceError | None:
     """The Headrace error behind ``error``, or None where Headrace has no part in it.
 
-    A query that somebody cancelled is a ScanEndedError, unless an error of ours came first.
+    A query that somebody cancelled is a ScanEndedError, unless an error of ours came first. Never raises.
     """
     if is_lost_jvm(error):
         return jvm_lost(error)
+    try:
+        return _behind(error)
+    except Exception:  # the JVM that knows more is gone
+        return None
+
+
+def _behind(error: BaseException) -> errors.HeadraceError | None:
     cause: Any = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
     cancelled: errors.HeadraceError | None = None
     for _ in range(_MAX_CAUSES):
         if cause is None:
             break
         if cause.getClass().getName() == _CLASS:
-            return _rebuilt(cause)
+            return error_of(cause.failure(), str(cause.getMessage()))
         message = str(cause.getMessage())
-        if cancelled is None and _CANCELLED in message:
+        if cancelled is None and message.startswith(_CANCELLED):
             cancelled = errors.ScanEndedError(f"the query was cancelled: {message.splitlines()[0]}")
         cause = cause.getCause()
     return cancelled
-
-
-def _rebuilt(cause: Any) -> errors.HeadraceError:
-    try:
-        return Failure.from_json(cause.failure()).to_exception()
-    except Exception:  # user code can write to a worker's connection: what looks like a failure may be none
-        return errors.TransportError(str(cause.getMessage()))

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import cache
 from time import monotonic
 from types import TracebackType
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from headrace.arrow.types import with_nested
 from headrace.display import html_lines, names_text
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, ScanEndedError
 from headrace.spark.progress import Progress, ProgressBar
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ class RunningQuery(Protocol):
         """Called once, before anything else."""
 
     def take(self) -> pa.RecordBatch | None:
-        """The next batch, None at the end. Blocks; one consumer. Raises the query's error, again if called again."""
+        """The next batch; None only where all of the result was taken and the query said that this is all of it.
+
+        Blocks; one consumer. Raises the query's error, again if called again: whatever ends the query otherwise is one.
+        """
 
     def progress(self) -> tuple[int, int | None]:
         """How many partitions have arrived whole, and how many there are (None: not known yet)."""
@@ -85,6 +89,8 @@ class ResultStream:
         """
         if self._complete:
             raise StopIteration
+        if self._closed:  # whatever the query would still say: a batch may have been lost on the way
+            raise ScanEndedError("the result stream was closed before its end")
         try:
             batch = self._query.take()
             if batch is None:
@@ -94,7 +100,8 @@ class ResultStream:
                 self._batches += 1
             self._report()
         except BaseException:
-            self.close()
+            with suppress(Exception):  # the first error is the one to tell
+                self.close()
             raise
         if batch is None:
             self.close()

@@ -25,8 +25,8 @@ from headrace.errors import (
     StreamError,
     TableExistsError,
     TransportError,
+    UnsupportedTypeError,
 )
-from headrace.execute.failure_text import failure_from_text
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.provider import TableProvider
 from headrace.push.channel import Channel
@@ -167,9 +167,9 @@ class SessionContext:
                     raise TableExistsError(
                         f"the session has a temporary view {table.name!r} already; pass replace=True to replace it"
                     ) from None
-                own = failure_from_text(str(error))  # what the connector found in the table's schema
-                if own is not None and own.error == "UnsupportedTypeError":
-                    raise own.to_exception() from None
+                own = self._attached.error_behind(error)
+                if isinstance(own, UnsupportedTypeError):  # what the connector found in the table's schema
+                    raise own from None
                 raise RegistrationError(f"Spark refused the table {table.name!r}: {error}") from error
             return old
 

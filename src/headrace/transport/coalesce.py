@@ -94,7 +94,7 @@ class CoalescingWriter:
                     return
             try:
                 self._send_queued([])
-            except Exception as error:  # whatever it is, the caller must not wait for this thread any more
+            except BaseException as error:  # whatever it is: what was queued is lost, and the caller must hear of it
                 with self._changed:
                     self._error = error
                     self._changed.notify_all()

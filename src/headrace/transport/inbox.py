@@ -93,10 +93,10 @@ class ResultInbox:
                     raise TimeoutError
         try:
             return entry() if callable(entry) else entry
-        except OSError:
-            if self._error is not None:  # closed meanwhile, and its files with it
-                raise self._error from None
-            raise
+        except Exception as error:  # unless it was closed meanwhile, and its files with it: the first error counts
+            self.fail(StreamError(f"part of the result was put on disk and cannot be read back: {error}"))
+            assert self._error is not None
+            raise self._error from None
 
     def _kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What of the next batch belongs to the result, of which ``keep_rows`` may have said how long it is."""

@@ -70,8 +70,11 @@ class PartitionReceiver:
             if self._inbox.failed:
                 _await_end(sock)
             # else nobody wants it any more, and the task notices when the connection is closed
-        except (TransportError, ValueError, TypeError) as error:
-            self._inbox.fail(TransportError(f"partition {self.partition} of the result was damaged: {error}"))
+        except OSError:  # the task is gone
+            raise
+        except Exception as error:
+            why_not = str(error) or type(error).__name__
+            self._inbox.fail(TransportError(f"partition {self.partition} of the result was damaged: {why_not}"))
         finally:
             self._inbox.left(self, why)
 

@@ -30,13 +30,13 @@ public final class HeadraceException extends SparkRuntimeException {
   private final String failure;
 
   private HeadraceException(String text, String failure) {
-    super(CONDITION, parameters("run", text), null, new QueryContext[0], "");
+    super(CONDITION, parameters("run", text, failure), null, new QueryContext[0], "");
     this.text = text;
     this.failure = failure;
   }
 
-  private static Map<String, String> parameters(String action, String text) {
-    return new Map.Map3<>("action", action, "type", "table", "msg", text);
+  private static Map<String, String> parameters(String action, String text, String failure) {
+    return new Map.Map4<>("action", action, "type", "table", "msg", text, "headrace", failure);
   }
 
   /** An error that arose in the JVM. {@code error} names a class of headrace.errors; {@code place} may be null. */
@@ -76,7 +76,7 @@ public final class HeadraceException extends SparkRuntimeException {
   public AnalysisException whilePlanning() {
     Option<Object> nowhere = Option.empty();
     Option<Throwable> cause = Option.apply(this);
-    Map<String, String> parameters = parameters("plan", text);
+    Map<String, String> parameters = parameters("plan", text, failure);
     return new AnalysisException(
         text, nowhere, nowhere, cause, Option.apply(CONDITION), parameters, new QueryContext[0]);
   }
@@ -104,7 +104,7 @@ public final class HeadraceException extends SparkRuntimeException {
   /** As an exception of Spark's own, for a driver that knows no class of a session's jar. */
   public SparkException ofSpark() {
     SparkException own =
-        new SparkException(text, null, Option.apply(CONDITION), parameters("run", text), new QueryContext[0]);
+        new SparkException(text, null, Option.apply(CONDITION), parameters("run", text, failure), new QueryContext[0]);
     own.setStackTrace(new StackTraceElement[0]);
     return own;
   }

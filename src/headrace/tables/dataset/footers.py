@@ -41,16 +41,26 @@ def _start(column: Any) -> int:
 
 @dataclass(frozen=True)
 class _Footer:
-    """The footer of one file, and the columns that are in it."""
+    """The footer of one file, the columns that are in it, and the row groups that the dataset has of it."""
 
     metadata: Any
     physical: pa.Schema
+    groups: tuple[int, ...]
+
+    @classmethod
+    def of(cls, fragment: ds.ParquetFileFragment) -> _Footer:
+        return cls(fragment.metadata, fragment.physical_schema, tuple(group.id for group in fragment.row_groups))
+
+    @property
+    def rows(self) -> int:
+        if len(self.groups) == self.metadata.num_row_groups:
+            return int(self.metadata.num_rows)
+        return sum(self.metadata.row_group(i).num_rows for i in self.groups)
 
     @functools.cached_property
     def ends(self) -> list[Any]:
         """The first and the last row group, in which sorted rows have their ends; one if there is one."""
-        count = self.metadata.num_row_groups
-        return [self.metadata.row_group(i) for i in sorted({0, count - 1})]
+        return [self.metadata.row_group(i) for i in sorted({self.groups[0], self.groups[-1]})]
 
     def stores(self, name: str, type_: pa.DataType) -> bool:
         """Whether the file has it in this type, which is not a nested one."""
@@ -88,8 +98,8 @@ class Footers:
     ) -> None:
         self.rows_per_byte = rows_per_byte
         self._schema = schema
-        self._files = [file for file in files if file.metadata.num_row_groups]
-        self._group_rows = sum(file.metadata.row_group(0).num_rows for file in self._files)
+        self._files = [file for file in files if file.groups]
+        self._group_rows = sum(file.ends[0].num_rows for file in self._files)
         self._size = size
         self._widths: dict[str, float] = {}
         self._facts: dict[str, ColumnFacts | None] = {}
@@ -114,13 +124,13 @@ class Footers:
         size = 0
         for fragment, file_size in list(zip(fragments, sizes, strict=True))[::step]:
             try:
-                files.append(_Footer(fragment.metadata, fragment.physical_schema))
+                files.append(_Footer.of(fragment))
             except (OSError, pa.ArrowException):
                 continue
             size += file_size
         if not size:
             return cls(None, schema)
-        rows = sum(file.metadata.num_rows for file in files)
+        rows = sum(file.rows for file in files)
         footer_bytes = sum(file.metadata.serialized_size for file in files)
         return cls(rows / size, schema, files, size=footer_bytes / len(files))
 

@@ -47,7 +47,6 @@ from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_re
 from headrace.tables.dataset.row_groups import RowGroupPruning
 from headrace.tables.dataset.scan import DatasetScan
 from headrace.tables.dataset.selectivity import passing_share, worth_filtering
-from headrace.tables.dataset.told import ToldRows
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
 from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 
@@ -105,7 +104,6 @@ class DatasetTable(PerScanProvider):
         self._sorted_by = checked_order(sorted_by, self._schema)
         self._views = pa.schema([field.with_type(_as_view(field.type)) for field in self._schema])
         self._partition_bytes = partition_bytes
-        self.told = ToldRows()
         fragments = list(dataset.get_fragments())
         files = dataset_files(fragments)
         self._parts: list[DatasetFile | DatasetMemory] = [*files, *dataset_memory(fragments, self._schema)]
@@ -201,7 +199,7 @@ class DatasetTable(PerScanProvider):
             partitions=groups,
             partitioning=partitioning,
             statistics=None if self._has_own_statistics else self._estimate(unpruned, needed, passing),
-            total_files=sum(isinstance(part, DatasetFile) for part in self._parts),
+            total_files=len({part.whole.path for part in self._parts if isinstance(part, DatasetFile)}),
             runtime_filter_columns=self._comparable if self._filterable else (),
             repeated=self._repeated(request, filters) if repeated else (),
             pruning=RowGroupPruning.of((*request.filters, *learnt), self._schema) if self._filterable else None,

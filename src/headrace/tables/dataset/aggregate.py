@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.plan import Aggregation, ExecutionPlan, Statistics, UnknownPartitioning
+from headrace.tables.dataset.calendars import old_days
 from headrace.tables.dataset.chunks import column_position, has_exact_bounds, is_text, least_and_greatest
 from headrace.tables.dataset.footers import is_parquet
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, named
@@ -60,8 +61,10 @@ class DatasetAggregatePlan(ExecutionPlan):
             else:
                 untold.append(piece)
         told = _Told(self._aggregation, self._rows.dataset_schema)
+        ranged = ranged_columns(self._aggregation)
         for piece, fragment in zip(footers, _with_footers(footers), strict=True):
-            if not told.add(fragment, piece.keys):
+            old = old_days(fragment, piece.path, piece.filesystem, ranged)
+            if old or not told.add(fragment, piece.keys):
                 untold.append(piece)
         total.add_known(told.rows, told.nulls, told.extremes)
         for piece in untold:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.arrow.conversion import table_in_types
 from headrace.tables.dataset.footers import is_parquet
+from headrace.tables.dataset.int96 import reading_instants
 from headrace.tables.dataset.plan import MemoryPiece, Piece
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:
         partition, keys = partitions[name[1]]
         piece = Piece(
             fragment.path,
-            _shared(fragment.format, formats),
+            _shared(reading_instants(fragment.format), formats),
             _shared(fragment.filesystem, filesystems),
             partition,
             row_groups,

@@ -100,19 +100,21 @@ class DatasetTable(PerScanProvider):
         if not isinstance(dataset, ds.Dataset):
             dataset = _opened(dataset, format, partitioning, filesystem)
         self._dataset = dataset
-        self._schema = pa.schema([filterable(field) for field in dataset.schema])
+        fragments = list(dataset.get_fragments())
+        files = dataset_files(fragments)
+        of_files = [fragment for fragment in fragments if not in_memory(fragment)]
+        shown = pa.schema([filterable(field) for field in dataset.schema])
+        self._footers = Footers.sampled(of_files, [file.size for file in files], shown)
+        self._schema = self._footers.schema
+        self._int96 = {one.name for one, other in zip(shown, self._schema, strict=True) if one != other}
         self._sorted_by = checked_order(sorted_by, self._schema)
         self._views = pa.schema([field.with_type(_as_view(field.type)) for field in self._schema])
         self._partition_bytes = partition_bytes
-        fragments = list(dataset.get_fragments())
-        files = dataset_files(fragments)
         self._parts: list[DatasetFile | DatasetMemory] = [*files, *dataset_memory(fragments, self._schema)]
         self._keys = _partition_keys([part.keys for part in self._parts], self._schema)
         self._are_partitioned = any(part.identity[1] not in _NO_PARTITION for part in self._parts)
         self._comparable = [field.name for field in self._schema if is_comparable(field.type)]
         self._filterable = all(is_filterable(field.type) for field in self._schema)
-        of_files = [fragment for fragment in fragments if not in_memory(fragment)]
-        self._footers = Footers.sampled(of_files, [file.size for file in files], self._schema)
         only_files = bool(of_files) and len(of_files) == len(fragments)
         self._has_dictionaries = only_files and can_read_dictionaries(of_files[0].format)  # others: when they are read
 
@@ -194,6 +196,7 @@ class DatasetTable(PerScanProvider):
             dataset_schema=self._schema,
             condition=condition,
             condition_on_views=self._condition_on_views(filters, condition),
+            filtered={name for expr in (*request.filters, *learnt) for name in expr.columns()},
             limit=request.limit,
             limit_of_each_file=bool(request.order),
             partitions=groups,
@@ -238,7 +241,8 @@ class DatasetTable(PerScanProvider):
         """Those of ``parts`` whose partition does not rule out the filters. Opens nothing."""
         if not filters or not self._are_partitioned:
             return parts
-        usable = _condition(filters, self._views if has_views(self._dataset.schema) else self._schema)
+        shown = [expr for expr in filters if not expr.columns() & self._int96]  # in pyarrow's type; no path sets them
+        usable = _condition(shown, self._views if has_views(self._dataset.schema) else self._schema)
         kept = {identity(fragment) for fragment in self._dataset.get_fragments(filter=usable)}
         return [part for part in parts if part.identity in kept]
 

@@ -271,3 +271,15 @@ def test_dataset_keeps_every_promise(tmp_path: Path) -> None:
         pq.write_table(awkward, tmp_path / f"year={year}" / "a.parquet", row_group_size=2)
     report = check_provider(hr.DatasetTable(tmp_path), samples=cases(2), planning_budget_s=60)
     assert report.ok, report
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "PLAIN"])
+def test_text_with_few_values_is_read_whatever_the_encoding(tmp_path: Path, encoding: str) -> None:
+    """pyarrow makes no dictionaries of the first two."""
+    data = pa.table({"s": [""] * 3000, "y": [b"", b"", None] * 1000})
+    encodings = {"s": encoding, "y": encoding}
+    pq.write_table(data, tmp_path / "0.parquet", use_dictionary=False, column_encoding=encodings)
+    pq.write_table(data, tmp_path / "1.parquet")
+    plan = scan(hr.DatasetTable(tmp_path), "s", "y")
+    assert rows(plan) == data.to_pylist() * 2
+    assert pa.types.is_dictionary(plan.schema.field("s").type) or encoding == "PLAIN"

@@ -14,6 +14,7 @@ from headrace.arrow.types import with_nested
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Partitioning, Placement, Statistics
 from headrace.tables.dataset.calendars import OldDays, old_days
+from headrace.tables.dataset.chunks import gives_dictionaries
 from headrace.tables.dataset.footers import is_parquet, row_groups_in
 from headrace.tables.dataset.int96 import int96_paths, is_naive, reading_instants, type_at
 from headrace.tables.dataset.row_groups import RowGroupPruning
@@ -226,10 +227,7 @@ class DatasetPlan(ExecutionPlan):
             return piece.fragment(), self.dataset_schema
         schema = with_dictionaries(self.dataset_schema, self._repeated)
         fragment = dataclasses.replace(piece, format=_reading_dictionaries(self._repeated)).fragment()
-        stored = fragment.physical_schema
-        if all(stored.get_field_index(name) >= 0 for name in self._repeated) and all(
-            stored.field(name).type == schema.field(name).type for name in self._repeated
-        ):
+        if all(gives_dictionaries(fragment, name, schema.field(name).type) for name in self._repeated):
             return fragment, schema
         return piece.fragment(), self.dataset_schema
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from random_parquet import SCHEMA, Files, write_files
 from random_queries import Query, random_query
 from session_settings import session_settings
 
+_NEGATIVE_ZERO = re.compile(r"-0\.0\b")
 QUERIES = 20
 """For each seed."""
 
@@ -65,6 +67,7 @@ def _answer(ctx: hr.SessionContext, query: Query, name: str) -> list[str] | Exce
         rows = [repr(row) for row in _plain(ctx.collect(query.text.format(t=name))).to_pylist()]
     except Exception as error:  # whatever it is, the other reader's outcome decides
         return error
+    rows = rows if query.signed_zeros else [_NEGATIVE_ZERO.sub("0.0", row) for row in rows]
     return rows if query.ordered else sorted(rows)
 
 

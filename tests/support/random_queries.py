@@ -35,10 +35,14 @@ TYPES |= {"dec": "decimal(18,2)", "big": "decimal(38,10)"}
 
 @dataclass(frozen=True)
 class Query:
-    """``text`` has ``{t}`` where the table's name goes; ``ordered``: its rows come in one order only."""
+    """``text`` has ``{t}`` where the table's name goes; ``ordered``: its rows come in one order only.
+
+    ``signed_zeros``: 0.0 and -0.0 are told apart. Of equal values an extreme may be either.
+    """
 
     text: str
     ordered: bool = False
+    signed_zeros: bool = False
 
 
 def literal(value: Any, type_: str | None = None) -> str:
@@ -116,7 +120,8 @@ def random_query(rng: Random, present: Sequence[str]) -> Query:
     if kind < 0.35:
         every = [*present, *(FIELDS if "st" in present else ())]
         chosen = rng.sample(every, rng.randint(1, min(5, len(every))))
-        return Query(f"SELECT id, {', '.join(f'{name} AS c{i}' for i, name in enumerate(chosen))} FROM {{t}}{where}")
+        shown = ", ".join(f"{name} AS c{i}" for i, name in enumerate(chosen))
+        return Query(f"SELECT id, {shown} FROM {{t}}{where}", signed_zeros=True)
     functions = ", ".join(_function(rng, columns) for _ in range(rng.randint(1, 4)))
     if kind < 0.6:
         return Query(f"SELECT {functions} FROM {{t}}{where}")

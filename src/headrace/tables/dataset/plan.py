@@ -178,12 +178,13 @@ class DatasetPlan(ExecutionPlan):
         try:
             fragment, schema = self._opened(piece)
             old = self._old_days(piece, fragment)
+            afterwards = old is not None or self._reads_nothing(piece, fragment)
             if self._pruning is not None and isinstance(piece, Piece) and is_parquet(piece.format):
                 fragment = self._pruning.narrowed(fragment, [*piece.keys, *(old.columns if old else ())])
             scanner = fragment.scanner(
                 schema=schema,
-                columns=self._needed if old else self.schema.names,
-                filter=None if old else self._condition_for(piece, fragment),
+                columns=self._needed if afterwards else self.schema.names,
+                filter=None if afterwards else self._condition_for(piece, fragment),
                 batch_size=_BATCH_ROWS if missing is None or self._condition is not None else min(missing, _BATCH_ROWS),
                 batch_readahead=_BATCHES_AHEAD,
                 fragment_readahead=1,
@@ -192,7 +193,7 @@ class DatasetPlan(ExecutionPlan):
             )
             with scanner.to_reader() as reader:
                 for read in reader:
-                    batch = self._checked(read, old) if old else read
+                    batch = self._passing(read, old) if afterwards else read
                     if batch.num_rows:
                         yield batch if batch.schema.types == self.schema.types else self._with_dictionaries(batch)
         except (OSError, pa.ArrowException) as error:
@@ -215,9 +216,20 @@ class DatasetPlan(ExecutionPlan):
                     )
         return old_days(fragment, piece.path, piece.filesystem, columns)
 
-    def _checked(self, batch: pa.RecordBatch, old: OldDays) -> pa.RecordBatch:
-        """The rows that pass, where pyarrow was not let choose them before all were looked at."""
-        old.check(batch)
+    def _reads_nothing(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> bool:
+        """Whether a file that is filtered stores none of the needed columns.
+
+        pyarrow then may let one row too many pass (a test for NaN stands over no array that would tell its length).
+        """
+        if self._condition is None or isinstance(piece, MemoryPiece):
+            return False
+        stored = set(fragment.physical_schema.names).difference(piece.keys)
+        return stored.isdisjoint(self._needed)
+
+    def _passing(self, batch: pa.RecordBatch, old: OldDays | None) -> pa.RecordBatch:
+        """The rows that pass, of a piece that pyarrow's scanner does not filter."""
+        if old is not None:
+            old.check(batch)
         passing = batch if self._condition is None else batch.filter(self._condition)
         return passing.select(self.schema.names)
 

@@ -217,14 +217,22 @@ class DatasetPlan(ExecutionPlan):
         return old_days(fragment, piece.path, piece.filesystem, columns)
 
     def _reads_nothing(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> bool:
-        """Whether a file that is filtered stores none of the needed columns.
+        """Whether pyarrow, in order to filter a file, may read none of its columns.
 
-        pyarrow then may let one row too many pass (a test for NaN stands over no array that would tell its length).
+        It then may let one row too many pass: a test for NaN stands over no array that would tell its length. Of a
+        nested column it does not read the fields that a file lacks, unless the column is shown.
         """
         if self._condition is None or isinstance(piece, MemoryPiece):
             return False
-        stored = set(fragment.physical_schema.names).difference(piece.keys)
-        return stored.isdisjoint(self._needed)
+        stored = {field.name: field.type for field in fragment.physical_schema if field.name not in piece.keys}
+        shown = self.schema.names
+        return not any(
+            name in shown
+            or not pa.types.is_nested(stored[name])
+            or stored[name] == self.dataset_schema.field(name).type
+            for name in self._needed
+            if name in stored
+        )
 
     def _passing(self, batch: pa.RecordBatch, old: OldDays | None) -> pa.RecordBatch:
         """The rows that pass, of a piece that pyarrow's scanner does not filter."""

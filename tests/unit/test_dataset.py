@@ -271,3 +271,47 @@ def test_dataset_keeps_every_promise(tmp_path: Path) -> None:
         pq.write_table(awkward, tmp_path / f"year={year}" / "a.parquet", row_group_size=2)
     report = check_provider(hr.DatasetTable(tmp_path), samples=cases(2), planning_budget_s=60)
     assert report.ok, report
+
+
+@pytest.mark.parametrize("encoding", ["DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "PLAIN"])
+def test_text_with_few_values_is_read_whatever_the_encoding(tmp_path: Path, encoding: str) -> None:
+    """pyarrow makes no dictionaries of the first two."""
+    data = pa.table({"s": [""] * 3000, "y": [b"", b"", None] * 1000})
+    encodings = {"s": encoding, "y": encoding}
+    pq.write_table(data, tmp_path / "0.parquet", use_dictionary=False, column_encoding=encodings)
+    pq.write_table(data, tmp_path / "1.parquet")
+    plan = scan(hr.DatasetTable(tmp_path), "s", "y")
+    assert rows(plan) == data.to_pylist() * 2
+    assert pa.types.is_dictionary(plan.schema.field("s").type) or encoding == "PLAIN"
+
+
+@pytest.mark.parametrize("op", ["!=", ">", ">=", "<=", "=", "<"])
+def test_file_without_the_columns_of_a_filter_gives_no_row_too_many(tmp_path: Path, op: str) -> None:
+    """pyarrow lets one null row pass where a filter names NaN and the file has no column that the scan reads."""
+    pq.write_table(pa.table({"id": range(7)}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"id": [7, 8], "x": [1.5, math.nan], "st": [{"x": 1.5}] * 2}), tmp_path / "1.parquet")
+    schema = pa.schema([("id", pa.int64()), ("x", pa.float64()), ("st", pa.struct([("x", pa.float64())]))])
+    provider = hr.DatasetTable(ds.dataset(tmp_path, schema=schema))
+    above, equal = op in ("!=", ">", ">="), op in ("<=", ">=", "=")
+    wanted = int(equal) + int(above)  # NaN is greater than all
+    for names in (("x",), ("st",), ("id",), ("x", "st"), ()):
+        found = batches(scan(provider, *names, filters=(column("x", op, 1.5),)))
+        assert sum(batch.num_rows for batch in found) == wanted
+    in_struct = hr.Comparison(op, hr.Column("st", ("x",)), hr.Literal(2.5, pa.float64()))  # type: ignore[arg-type]
+    pq.write_table(pa.table({"id": range(7), "st": [{"a": 1}] * 7}), tmp_path / "2.parquet")
+    schema = schema.set(2, pa.field("st", pa.struct([("a", pa.int64()), ("x", pa.float64())])))
+    provider = hr.DatasetTable(ds.dataset(tmp_path, schema=schema))
+    for names in (("st",), ("x",), ("id",), ()):
+        wanted = 2 if op in ("!=", "<", "<=") else 0
+        assert sum(batch.num_rows for batch in batches(scan(provider, *names, filters=(in_struct,)))) == wanted
+
+
+def test_partition_column_of_floats_is_filtered_where_nothing_else_is_read(tmp_path: Path) -> None:
+    for key in ("0.0", "1.5", "nan"):
+        (tmp_path / f"p={key}").mkdir()
+        pq.write_table(pa.table({"id": range(7)}), tmp_path / f"p={key}" / "0.parquet")
+    partitioning = ds.partitioning(pa.schema([("p", pa.float64())]), flavor="hive")
+    provider = hr.DatasetTable(tmp_path, partitioning=partitioning)
+    assert len(rows(scan(provider, "p", filters=(column("p", "!=", 0.0),)))) == 14
+    assert len(rows(scan(provider, "p", filters=(column("p", ">", 1.0),)))) == 14
+    assert len(rows(scan(provider, "p", filters=(column("p", "<", 1.0),)))) == 7

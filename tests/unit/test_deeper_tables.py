@@ -429,3 +429,57 @@ def test_sorted_tables_keep_the_promise_of_top_n(tmp_path: Path) -> None:
     ):
         report = check_provider(provider, samples=2, planning_budget_s=60)
         assert report.ok, str(report)
+
+
+def fragments_of_one_file(path: Path, *row_groups: list[int]) -> hr.DatasetTable:
+    """A dataset made by hand: several fragments of the same file, each with row groups of its own."""
+    pq.write_table(table(100), path, row_group_size=20)
+    (whole,) = ds.dataset(path).get_fragments()
+    parts = [whole.subset(row_group_ids=groups) for groups in row_groups]
+    return hr.DatasetTable(ds.FileSystemDataset(parts, whole.physical_schema, whole.format, whole.filesystem))
+
+
+def test_fragments_of_one_file_are_told_apart(tmp_path: Path) -> None:
+    provider = fragments_of_one_file(tmp_path / "a.parquet", [0], [3, 4], [])
+    wanted = [*range(20), *range(60, 100)]
+    assert merged(aggregated(provider, "count(*)", "min(id)", "max(id)")) == [60, 0, 99]
+    assert sorted(row["id"] for row in rows_of(narrowed(provider))) == wanted
+    for low in (0, 19, 20, 59, 60, 99):
+        above = hr.Comparison(">=", hr.Column("id"), hr.Literal(low, INT))
+        counted = aggregated(provider, "count(*)", "min(id)", filters=(above,))
+        expected = [i for i in wanted if i >= low]
+        assert merged(counted) == [len(expected), expected[0]]
+        assert [row["id"] for row in rows_of(narrowed(provider, above))] == expected
+    assert [row["id"] for row in rows_of(narrowed(provider, one_of("id", 5, 30, 70)))] == [5, 70]
+    assert provider.statistics().num_rows == 60
+    assert "1 of 1 files" in narrowed(provider).plan_text
+
+
+def test_fragments_of_one_file_with_partitions_of_their_own_are_told_apart(tmp_path: Path) -> None:
+    pq.write_table(table(100), tmp_path / "a.parquet", row_group_size=20)
+    (whole,) = ds.dataset(tmp_path).get_fragments()
+    parts = [
+        whole.format.make_fragment(whole.path, whole.filesystem, ds.field("half") == half, row_groups=groups)
+        for half, groups in ((1, [0, 1]), (2, [3]), (1, [4]))
+    ]
+    schema = whole.physical_schema.append(pa.field("half", INT))
+    provider = hr.DatasetTable(ds.FileSystemDataset(parts, schema, whole.format, whole.filesystem))
+    for half, first, rows in ((1, 0, 60), (2, 60, 20)):
+        chosen = hr.Comparison("=", hr.Column("half"), hr.Literal(half, INT))
+        found = aggregated(provider, "count(*)", "min(id)", "min(half)", filters=(chosen,))
+        assert merged(found) == [rows, first, half]
+        assert len(rows_of(narrowed(provider, chosen))) == rows
+    assert merged(aggregated(provider, "count(*)", "max(id)", "max(half)")) == [80, 99, 2]
+
+
+def test_planning_an_aggregation_opens_no_file(tmp_path: Path) -> None:
+    for i in range(3):
+        pq.write_table(table(100), tmp_path / f"{i}.parquet")
+    provider = hr.DatasetTable(tmp_path)
+    for path in tmp_path.iterdir():
+        path.unlink()
+    planned = aggregated(provider, "count(*)", "min(id)", "max(id)")
+    assert planned is not None
+    assert planned.plan_text == "footers of parquet, 3 of 3 files"
+    with pytest.raises(FileNotFoundError, match=r"0\.parquet: it was there when"):
+        merged(planned)

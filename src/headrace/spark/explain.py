@@ -26,7 +26,6 @@ from headrace.spark.physical_plan import (
     scans_of,
 )
 from headrace.spark.planner import Planner
-from headrace.tables.known import KnownPlan
 
 _REASONS = {
     "exact": "Spark does not filter again",
@@ -63,7 +62,7 @@ def _block(number: int, found: FoundScan, planner: Planner, frame: DataFrame) ->
         return f"scan {number}: of another session context\n  {found.scan.description()}"
     above = found.above
     again = not found.scan.reflectsFullyPushedDownFilters()
-    lines = _scan_lines(number, scan, _runs_in(scan, found), again=again)
+    lines = _scan_lines(number, scan, ", once: the result is cached" if found.cached else "", again=again)
     left = conditions(above)
     if left:
         lines.append(f"  left to Spark {' AND '.join(left)}")
@@ -100,7 +99,7 @@ def _verified(scan: PlannedScan) -> list[str]:
 
 def block_without_plan(number: int, scan: PlannedScan) -> str:
     """What is known of a scan where Spark's plan is but a text: not what Spark did with what the scan states."""
-    lines = _scan_lines(number, scan, _placement(scan))
+    lines = _scan_lines(number, scan)
     limit = scan.request.limit
     lines.append(f"  limit         {'none was offered' if limit is None else f'{limit} rows are enough'}")
     joins = taken_joins(scan)
@@ -115,12 +114,12 @@ def block_without_plan(number: int, scan: PlannedScan) -> str:
     return "\n".join(lines)
 
 
-def _scan_lines(number: int, scan: PlannedScan, runs_in: str, *, again: bool = False) -> list[str]:
+def _scan_lines(number: int, scan: PlannedScan, runs: str = "", *, again: bool = False) -> list[str]:
     request = scan.request
     columns = ", ".join(map(str, request.projection)) or "none (rows are only counted)"
     return [
         f"scan {number}: {scan.table.name} ({scan.table.provider_name}: {scan.plan_text})",
-        f"  runs in       {runs_in}",
+        f"  runs in       {_placement(scan)}{runs}",
         f"  partitions    {scan.partitioning.n}" + ("" if scan.partitioning.n else "  [the scan gives no rows]"),
         f"  columns       {columns}  [{len(request.projection)} of {len(scan.table.schema)}]",
         *_labelled("filters", [_filter_line(offered, again=again) for offered in scan.filters]),
@@ -168,13 +167,6 @@ def _deeper(scan: PlannedScan) -> list[str]:
 
 def _placement(scan: PlannedScan) -> str:
     return "Spark's Python workers" if scan.plan.placement.name == "EXECUTORS" else "this process (DRIVER)"
-
-
-def _runs_in(scan: PlannedScan, found: FoundScan) -> str:
-    taken = isinstance(scan.plan, KnownPlan) and any(step.name == "CommandResultExec" for step in found.above)
-    if taken:
-        return "this process, while planning: Spark runs no job for it"
-    return _placement(scan) + (", once: the result is cached" if found.cached else "")
 
 
 def _filter_line(offered: OfferedFilter, *, again: bool) -> str:

@@ -45,7 +45,7 @@ def scans_of(node: Any, above: tuple[Step, ...], cached: bool) -> Iterator[Found
     elif name == "InMemoryTableScanExec":
         yield from scans_of(node.relation().cachedPlan(), (), True)
     elif name == "CommandResultExec":
-        yield from scans_of(node.commandPhysicalPlan(), (Step(node, 0), *above), cached)
+        yield from scans_of(node.commandPhysicalPlan(), (), cached)
     for index, child in enumerate(elements(node.children())):
         yield from scans_of(child, (Step(node, index), *above), cached)
     for subquery in elements(node.subqueries()):

@@ -15,8 +15,6 @@ import pyarrow as pa
 
 from headrace.errors import HeadraceError, StreamError
 from headrace.execute.failure import Failure
-from headrace.execute.partition_stream import PartitionStream
-from headrace.execute.stopping import StopFlag
 from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.keys import key_batch
 from headrace.negotiate.negotiation import Negotiation
@@ -27,7 +25,6 @@ from headrace.plan import HashPartitioning, KeyPartitioning, Placement
 from headrace.spark.catalogs import Catalogs
 from headrace.spark.offers import take_offers
 from headrace.spark.planning_settings import planning_for
-from headrace.tables.known import KnownPlan
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.inbox import ResultInbox
@@ -134,8 +131,6 @@ class Planner:
             "runtime_filter_columns": list(scan.runtime_filter_columns),
         }
         task = scan.task()
-        if isinstance(scan.plan, KnownPlan):
-            answer["known_rows"] = _stream_text(task.wire_schema(), list(PartitionStream(task, 0, StopFlag())))
         if scan.plan.placement is Placement.DRIVER:
             ticket = self._endpoint.offer(
                 lambda claim: DriverPartition(task, claim.partition, claim.execution), scan.partitioning.n
@@ -213,18 +208,11 @@ def _partitioning_json(scan: PlannedScan) -> dict[str, Any] | None:
         return None
     assert isinstance(partitioning, (HashPartitioning, KeyPartitioning))
     keys = key_batch(scan.table, partitioning)
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, keys.schema) as writer:
+        writer.write_batch(keys)
     return {
         "columns": list(partitioning.columns),
         "function": partitioning.function if isinstance(partitioning, HashPartitioning) else None,
-        "keys": _stream_text(keys.schema, [keys]),
+        "keys": base64.b64encode(stream.getvalue()).decode(),
     }
-
-
-def _stream_text(schema: pa.Schema, batches: list[pa.RecordBatch]) -> str:
-    """A few rows as an Arrow stream, in JSON."""
-    assert len(batches) <= 1, "the connector reads one batch: rows of others would be lost"
-    stream = pa.BufferOutputStream()
-    with pa.ipc.new_stream(stream, schema) as writer:
-        for batch in batches:
-            writer.write_batch(batch)
-    return base64.b64encode(stream.getvalue()).decode()

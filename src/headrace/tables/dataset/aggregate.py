@@ -1,23 +1,21 @@
 """DatasetAggregatePlan: counts, least and greatest values from Parquet footers, from rows where these do not tell.
 
-Runs on executors, where it is found out file by file whether a footer tells. A few local ones are read while planning:
-that takes less time than a task that would read them.
+Runs on executors: planning opens no file, so whether a footer tells is found out there, file by file.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.plan import Aggregation, ExecutionPlan, Statistics, UnknownPartitioning
+from headrace.tables.dataset.calendars import old_days
 from headrace.tables.dataset.chunks import column_position, has_exact_bounds, is_text, least_and_greatest
 from headrace.tables.dataset.footers import is_parquet
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, named
-from headrace.tables.dataset.told import ToldRows
-from headrace.tables.known import KnownPlan
 from headrace.tables.partial_aggregates import PartialAggregate, operand_columns, ranged_columns
 
 if TYPE_CHECKING:
@@ -51,56 +49,28 @@ class DatasetAggregatePlan(ExecutionPlan):
         made.partitioning = UnknownPartitioning(1)
         return made
 
-    def known(self, told: ToldRows) -> KnownPlan | None:
-        """Its row, where that is complete and local footers tell all of it; None else.
-
-        Reads these footers, unless ``told`` has what they told before. A file that cannot be read is left to the task,
-        which names it.
-        """
-        pieces = self._pieces(0)
-        footers = [piece for piece in pieces if self._is_told_by_footer(piece)]
-        if not self._complete or len(footers) < len(pieces) or not _are_local(footers):
-            return None
-
-        def read() -> pa.RecordBatch | None:
-            total = PartialAggregate(self._aggregation)
-            try:
-                return None if self._add_footers(total, footers) else total.row()
-            except (OSError, pa.ArrowException):
-                return None
-
-        row = told.row(self._aggregation, [piece.path for piece in footers], read)
-        return None if row is None else KnownPlan(row, f"{self.describe()}, read while planning")
-
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         total = PartialAggregate(self._aggregation)
+        partitions = range(self._rows.partitioning.n) if self._complete else [partition]
+        pieces = [piece for one in partitions for piece in self._rows.pieces(one)]
         footers: list[Piece] = []
         untold: list[Piece | MemoryPiece] = []
-        for piece in self._pieces(partition):
-            if self._is_told_by_footer(piece):
+        for piece in pieces:
+            if self._decided and isinstance(piece, Piece) and is_parquet(piece.format):
                 footers.append(piece)
             else:
                 untold.append(piece)
-        untold += self._add_footers(total, footers)
+        told = _Told(self._aggregation, self._rows.dataset_schema)
+        ranged = ranged_columns(self._aggregation)
+        for piece, fragment in zip(footers, _with_footers(footers), strict=True):
+            old = old_days(fragment, piece.path, piece.filesystem, ranged)
+            if old or not told.add(fragment, piece.keys):
+                untold.append(piece)
+        total.add_known(told.rows, told.nulls, told.extremes)
         for piece in untold:
             for batch in self._rows.piece_batches(piece):
                 total.add_batch(batch)
         yield total.row()
-
-    def _pieces(self, partition: int) -> list[Piece | MemoryPiece]:
-        partitions = range(self._rows.partitioning.n) if self._complete else [partition]
-        return [piece for one in partitions for piece in self._rows.pieces(one)]
-
-    def _is_told_by_footer(self, piece: Piece | MemoryPiece) -> TypeGuard[Piece]:
-        return self._decided and isinstance(piece, Piece) and is_parquet(piece.format)
-
-    def _add_footers(self, total: PartialAggregate, footers: Sequence[Piece]) -> list[Piece]:
-        """Adds what the footers tell, and returns the pieces whose footers leave something open."""
-        told = _Told(self._aggregation, self._rows.dataset_schema)
-        opened = zip(footers, _with_footers(footers), strict=True)
-        untold = [piece for piece, fragment in opened if not told.add(fragment, piece.keys)]
-        total.add_known(told.rows, told.nulls, told.extremes)
-        return untold
 
     def describe(self) -> str:
         return f"{'footers' if self._decided else 'aggregates'} of {self._rows.describe()}"
@@ -114,6 +84,7 @@ def _with_footers(pieces: Sequence[Piece]) -> Iterator[ds.ParquetFileFragment]:
 
     Raises OSError and ArrowException, with the file in their text.
     """
+    import pyarrow.fs
 
     def opened(piece: Piece) -> ds.ParquetFileFragment:
         try:
@@ -123,7 +94,7 @@ def _with_footers(pieces: Sequence[Piece]) -> Iterator[ds.ParquetFileFragment]:
         except (OSError, pa.ArrowException) as error:
             raise named(error, piece.path) from error
 
-    if _are_local(pieces):
+    if all(isinstance(piece.filesystem, pyarrow.fs.LocalFileSystem) for piece in pieces):
         yield from map(opened, pieces)
         return
     pool = ThreadPoolExecutor(_READ_AT_ONCE, "headrace-footers")
@@ -131,12 +102,6 @@ def _with_footers(pieces: Sequence[Piece]) -> Iterator[ds.ParquetFileFragment]:
         yield from pool.map(opened, pieces)
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def _are_local(pieces: Sequence[Piece]) -> bool:
-    import pyarrow.fs
-
-    return all(isinstance(piece.filesystem, pyarrow.fs.LocalFileSystem) for piece in pieces)
 
 
 class _Told:

@@ -6,6 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
+_WITH_DICTIONARIES = {"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"}
+"""Encodings from which pyarrow makes dictionaries. Of lengths and prefixes (DELTA_...) it does not."""
+
 
 def column_position(metadata: Any, physical: pa.Schema, name: str, type_: pa.DataType) -> int | None:
     """Where in the file a column is that needs no cast; None if it is not there, is nested, or has another type."""
@@ -16,6 +19,16 @@ def column_position(metadata: Any, physical: pa.Schema, name: str, type_: pa.Dat
         return indices[0] if metadata.schema.column(indices[0]).path == name else None
     found = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name]
     return found[0] if len(found) == 1 else None
+
+
+def gives_dictionaries(fragment: Any, name: str, type_: pa.DataType) -> bool:
+    """Whether a Parquet fragment, read with dictionaries, has this column in ``type_``, in encodings that allow it."""
+    metadata = fragment.metadata
+    position = column_position(metadata, fragment.physical_schema, name, type_)
+    if position is None:
+        return False
+    columns = [metadata.row_group(group.id).column(position) for group in fragment.row_groups]
+    return all(_WITH_DICTIONARIES.issuperset(column.encodings) for column in columns)
 
 
 def has_exact_bounds(type_: pa.DataType) -> bool:

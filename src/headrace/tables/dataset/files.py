@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headrace.arrow.conversion import table_in_types
 from headrace.tables.dataset.footers import is_parquet
+from headrace.tables.dataset.int96 import reading_instants
 from headrace.tables.dataset.plan import MemoryPiece, Piece
 
 if TYPE_CHECKING:
@@ -104,9 +105,8 @@ def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:
     filesystems: list[Any] = []
     partitions: dict[str, tuple[bytes, dict[str, Any]]] = {}
     files = []
-    for fragment in fragments:
-        if in_memory(fragment):
-            continue
+    of_files = [fragment for fragment in fragments if not in_memory(fragment)]
+    for fragment, row_groups in zip(of_files, _row_groups(of_files), strict=True):
         if not isinstance(fragment, ds.FileFragment) or fragment.filesystem is None:
             raise TypeError(
                 f"DatasetTable reads datasets of files and of tables in memory, not a {type(fragment).__name__} of "
@@ -119,27 +119,39 @@ def dataset_files(fragments: list[ds.Fragment]) -> list[DatasetFile]:
         partition, keys = partitions[name[1]]
         piece = Piece(
             fragment.path,
-            _shared(fragment.format, formats),
+            _shared(reading_instants(fragment.format), formats),
             _shared(fragment.filesystem, filesystems),
             partition,
-            _row_groups(fragment),
+            row_groups,
             keys=keys,
         )
         files.append(DatasetFile(name, keys, piece))
     return _with_sizes(files, filesystems)
 
 
-def _row_groups(fragment: ds.FileFragment) -> tuple[int, ...] | None:
-    """The row groups to which a Parquet fragment was narrowed, None for all.
+def _row_groups(fragments: Sequence[ds.Fragment]) -> list[tuple[int, ...] | None]:
+    """The row groups to which Parquet fragments were narrowed, None for all.
 
-    Its own property opens the file if it was not; what it is pickled as does not.
+    What a fragment is pickled as tells whether its file was opened, without opening it. One that was narrowed to no
+    row group is pickled as a whole file: so the first file is opened in any case, and all are where one was narrowed.
     """
     import pyarrow.dataset as ds
 
-    if not isinstance(fragment, ds.ParquetFileFragment):
-        return None
-    row_groups = fragment.__reduce__()[1][3]
-    return None if row_groups is None else tuple(row_groups)
+    parquet = [fragment for fragment in fragments if isinstance(fragment, ds.ParquetFileFragment)]
+    opened = [fragment for i, fragment in enumerate(parquet) if i == 0 or fragment.__reduce__()[1][3] is not None]
+    if not any(map(_is_narrowed, opened)):
+        return [None] * len(fragments)
+    return [
+        tuple(group.id for group in fragment.row_groups) if isinstance(fragment, ds.ParquetFileFragment) else None
+        for fragment in fragments
+    ]
+
+
+def _is_narrowed(fragment: ds.ParquetFileFragment) -> bool:
+    try:
+        return bool(fragment.num_row_groups < fragment.metadata.num_row_groups)
+    except (OSError, pa.ArrowException):
+        return False  # whoever reads the file names it
 
 
 def _shared(value: Any, known: list[Any]) -> Any:

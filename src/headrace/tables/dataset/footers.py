@@ -12,6 +12,7 @@ import pyarrow as pa
 from headrace.arrow.types import value_bytes
 from headrace.expr.nodes import Expr
 from headrace.plan import Statistics
+from headrace.tables.dataset.int96 import int96_paths, with_instants
 from headrace.tables.dataset.selectivity import ColumnFacts
 
 if TYPE_CHECKING:
@@ -41,16 +42,30 @@ def _start(column: Any) -> int:
 
 @dataclass(frozen=True)
 class _Footer:
-    """The footer of one file, and the columns that are in it."""
+    """The footer of one file, the columns that are in it, and the row groups that the dataset has of it."""
 
     metadata: Any
     physical: pa.Schema
+    groups: tuple[int, ...]
+
+    @classmethod
+    def of(cls, fragment: ds.ParquetFileFragment) -> _Footer:
+        return cls(fragment.metadata, fragment.physical_schema, tuple(group.id for group in fragment.row_groups))
+
+    @property
+    def rows(self) -> int:
+        if len(self.groups) == self.metadata.num_row_groups:
+            return int(self.metadata.num_rows)
+        return sum(self.metadata.row_group(i).num_rows for i in self.groups)
+
+    @property
+    def int96(self) -> set[tuple[str, ...]]:
+        return int96_paths(self.metadata, self.physical)
 
     @functools.cached_property
     def ends(self) -> list[Any]:
         """The first and the last row group, in which sorted rows have their ends; one if there is one."""
-        count = self.metadata.num_row_groups
-        return [self.metadata.row_group(i) for i in sorted({0, count - 1})]
+        return [self.metadata.row_group(i) for i in sorted({self.groups[0], self.groups[-1]})]
 
     def stores(self, name: str, type_: pa.DataType) -> bool:
         """Whether the file has it in this type, which is not a nested one."""
@@ -74,7 +89,8 @@ class _Footer:
 class Footers:
     """What the footers of a few files tell: rows per byte of file, the width of each column and facts of its values.
 
-    ``rows_per_byte`` is None where that is not known; ``size``: bytes of a footer. A column is looked for when it is
+    ``rows_per_byte`` is None where that is not known; ``size``: bytes of a footer. ``schema`` is the dataset's, with
+    instants for the timestamps that these files store as INT96. A column is looked for when it is
     asked for: there may be thousands, and a query reads few.
     """
 
@@ -87,16 +103,16 @@ class Footers:
         size: float = 0.0,
     ) -> None:
         self.rows_per_byte = rows_per_byte
-        self._schema = schema
-        self._files = [file for file in files if file.metadata.num_row_groups]
-        self._group_rows = sum(file.metadata.row_group(0).num_rows for file in self._files)
+        self.schema = with_instants(schema, {path for file in files for path in file.int96})
+        self._files = [file for file in files if file.groups]
+        self._group_rows = sum(file.ends[0].num_rows for file in self._files)
         self._size = size
         self._widths: dict[str, float] = {}
         self._facts: dict[str, ColumnFacts | None] = {}
 
     def __getstate__(self) -> dict[str, Any]:
         """What is pickled knows all columns and has no footer, which may be large."""
-        for name in self._schema.names:
+        for name in self.schema.names:
             self.width(name)
             self.facts(name)
         return {**self.__dict__, "_files": []}
@@ -114,13 +130,13 @@ class Footers:
         size = 0
         for fragment, file_size in list(zip(fragments, sizes, strict=True))[::step]:
             try:
-                files.append(_Footer(fragment.metadata, fragment.physical_schema))
+                files.append(_Footer.of(fragment))
             except (OSError, pa.ArrowException):
                 continue
             size += file_size
         if not size:
             return cls(None, schema)
-        rows = sum(file.metadata.num_rows for file in files)
+        rows = sum(file.rows for file in files)
         footer_bytes = sum(file.metadata.serialized_size for file in files)
         return cls(rows / size, schema, files, size=footer_bytes / len(files))
 
@@ -138,7 +154,7 @@ class Footers:
         return self._facts[name]
 
     def _looked_into(self, name: str) -> ColumnFacts | None:
-        type_ = self._schema.field(name).type
+        type_ = self.schema.field(name).type
         found: list[ColumnFacts] = []
         for file in self._files:
             leaves = file.leaves(name)
@@ -152,7 +168,7 @@ class Footers:
 
     def facts_for(self, filters: Iterable[Expr]) -> dict[str, ColumnFacts]:
         """Of the columns that the filters name, as far as something is known."""
-        names = {name for expr in filters for name in expr.columns() if name in self._schema.names}
+        names = {name for expr in filters for name in expr.columns() if name in self.schema.names}
         return {name: facts for name in names if (facts := self.facts(name)) is not None}
 
     def estimate(self, schema: pa.Schema, file_bytes: float) -> Statistics:

@@ -11,8 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace.arrow.types import with_nested
+from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Partitioning, Placement, Statistics
+from headrace.tables.dataset.calendars import OldDays, old_days
+from headrace.tables.dataset.chunks import gives_dictionaries
 from headrace.tables.dataset.footers import is_parquet, row_groups_in
+from headrace.tables.dataset.int96 import int96_paths, is_naive, reading_instants, type_at
 from headrace.tables.dataset.row_groups import RowGroupPruning
 
 if TYPE_CHECKING:
@@ -53,6 +57,8 @@ class Piece:
         chosen = {} if self.row_groups is None else {"row_groups": list(self.row_groups)}
         known = {"file_size": self.size} if self.size else {}
         found = self.format.make_fragment(self.path, self.filesystem, partition, **chosen, **known)
+        if self.row_groups == ():  # for pyarrow's make_fragment that is all of them
+            return found.subset(row_group_ids=[])
         if self.span is None:
             return found
         wanted = row_groups_in(found.metadata, self.span, self.size)
@@ -89,6 +95,7 @@ class DatasetPlan(ExecutionPlan):
         dataset_schema: pa.Schema,
         condition: Any,
         condition_on_views: Any,
+        filtered: Collection[str],
         limit: int | None,
         partitions: list[list[Piece | MemoryPiece]],
         partitioning: Partitioning,
@@ -100,7 +107,9 @@ class DatasetPlan(ExecutionPlan):
         pruning: RowGroupPruning | None = None,
         notes: Sequence[str] = (),
     ) -> None:
-        """``repeated``: columns of text or bytes with few values, which Parquet files are to give as dictionaries.
+        """``filtered``: the columns that rows or row groups are chosen by.
+
+        ``repeated``: columns of text or bytes with few values, which Parquet files are to give as dictionaries.
 
         ``pruning``: by which Parquet row groups are skipped, beside those that pyarrow skips because of ``condition``.
 
@@ -115,6 +124,7 @@ class DatasetPlan(ExecutionPlan):
         self.runtime_filter_columns = runtime_filter_columns
         self._condition = condition
         self._condition_on_views = condition_on_views
+        self._needed = list(dict.fromkeys([*schema.names, *filtered]))
         self._limit = limit
         self._limit_of_each_file = limit_of_each_file
         self._partitions = partitions
@@ -167,12 +177,14 @@ class DatasetPlan(ExecutionPlan):
         """The matching rows of one piece, in batches that are not empty; ``missing``: how many are wanted."""
         try:
             fragment, schema = self._opened(piece)
+            old = self._old_days(piece, fragment)
+            afterwards = old is not None or self._reads_nothing(piece, fragment)
             if self._pruning is not None and isinstance(piece, Piece) and is_parquet(piece.format):
-                fragment = self._pruning.narrowed(fragment, piece.keys)
+                fragment = self._pruning.narrowed(fragment, [*piece.keys, *(old.columns if old else ())])
             scanner = fragment.scanner(
                 schema=schema,
-                columns=self.schema.names,
-                filter=self._condition_for(piece, fragment),
+                columns=self._needed if afterwards else self.schema.names,
+                filter=None if afterwards else self._condition_for(piece, fragment),
                 batch_size=_BATCH_ROWS if missing is None or self._condition is not None else min(missing, _BATCH_ROWS),
                 batch_readahead=_BATCHES_AHEAD,
                 fragment_readahead=1,
@@ -180,11 +192,54 @@ class DatasetPlan(ExecutionPlan):
                 use_threads=False,
             )
             with scanner.to_reader() as reader:
-                for batch in reader:
+                for read in reader:
+                    batch = self._passing(read, old) if afterwards else read
                     if batch.num_rows:
                         yield batch if batch.schema.types == self.schema.types else self._with_dictionaries(batch)
         except (OSError, pa.ArrowException) as error:
             raise named(error, piece.path) from error
+
+    def _old_days(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> OldDays | None:
+        """The needed columns whose values have to be checked. Raises SchemaMismatchError for INT96 in a wrong type."""
+        if isinstance(piece, MemoryPiece) or not self._needed:
+            return None
+        columns = {name for name in self._needed if name not in piece.keys}
+        naive = {name for name in columns if any(map(is_naive, with_nested(self.dataset_schema.field(name).type)))}
+        if naive and is_parquet(piece.format):
+            for path in int96_paths(fragment.metadata, fragment.physical_schema):
+                if path[0] in naive and is_naive(type_at(self.dataset_schema, path)):
+                    raise SchemaMismatchError(
+                        f"column {'.'.join(path)!r} of file {piece.path} is stored as INT96, which is an instant, and "
+                        "the table has a timestamp without a zone for it, as the files that were looked into when it "
+                        "was made did not have the column, or another type: make the dataset with a schema that has "
+                        'pa.timestamp("us", "UTC") for it'
+                    )
+        return old_days(fragment, piece.path, piece.filesystem, columns)
+
+    def _reads_nothing(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> bool:
+        """Whether pyarrow, in order to filter a file, may read none of its columns.
+
+        It then may let one row too many pass: a test for NaN stands over no array that would tell its length. Of a
+        nested column it does not read the fields that a file lacks, unless the column is shown.
+        """
+        if self._condition is None or isinstance(piece, MemoryPiece):
+            return False
+        stored = {field.name: field.type for field in fragment.physical_schema if field.name not in piece.keys}
+        shown = self.schema.names
+        return not any(
+            name in shown
+            or not pa.types.is_nested(stored[name])
+            or stored[name] == self.dataset_schema.field(name).type
+            for name in self._needed
+            if name in stored
+        )
+
+    def _passing(self, batch: pa.RecordBatch, old: OldDays | None) -> pa.RecordBatch:
+        """The rows that pass, of a piece that pyarrow's scanner does not filter."""
+        if old is not None:
+            old.check(batch)
+        passing = batch if self._condition is None else batch.filter(self._condition)
+        return passing.select(self.schema.names)
 
     def _opened(self, piece: Piece | MemoryPiece) -> tuple[ds.Fragment, pa.Schema]:
         """The piece, and the schema in which it is read: with dictionaries, unless the file stores other types."""
@@ -192,10 +247,7 @@ class DatasetPlan(ExecutionPlan):
             return piece.fragment(), self.dataset_schema
         schema = with_dictionaries(self.dataset_schema, self._repeated)
         fragment = dataclasses.replace(piece, format=_reading_dictionaries(self._repeated)).fragment()
-        stored = fragment.physical_schema
-        if all(stored.get_field_index(name) >= 0 for name in self._repeated) and all(
-            stored.field(name).type == schema.field(name).type for name in self._repeated
-        ):
+        if all(gives_dictionaries(fragment, name, schema.field(name).type) for name in self._repeated):
             return fragment, schema
         return piece.fragment(), self.dataset_schema
 
@@ -217,14 +269,15 @@ def with_dictionaries(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
 def _reading_dictionaries(columns: Collection[str]) -> ds.ParquetFileFormat:
     import pyarrow.dataset as ds
 
-    return ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=set(columns)))
+    options = ds.ParquetReadOptions(dictionary_columns=set(columns))
+    return reading_instants(ds.ParquetFileFormat(read_options=options))
 
 
 def can_read_dictionaries(format: ds.FileFormat) -> bool:
     """Whether files of this format are Parquet, and nobody has said how to read them."""
     import pyarrow.dataset as ds
 
-    return is_parquet(format) and format == ds.ParquetFileFormat()
+    return is_parquet(format) and reading_instants(format) == reading_instants(ds.ParquetFileFormat())
 
 
 def has_views(schema: pa.Schema) -> bool:

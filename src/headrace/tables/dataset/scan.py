@@ -55,8 +55,7 @@ class DatasetScan(TableProvider):
         plan = self._table.scan(request)
         if request.aggregation in self._complete:
             assert isinstance(plan, DatasetAggregatePlan)
-            complete = plan.complete()
-            return complete.known(self._table.told) or complete
+            return plan.complete()
         return plan
 
     def statistics(self) -> Statistics | None:

@@ -47,7 +47,6 @@ from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_re
 from headrace.tables.dataset.row_groups import RowGroupPruning
 from headrace.tables.dataset.scan import DatasetScan
 from headrace.tables.dataset.selectivity import passing_share, worth_filtering
-from headrace.tables.dataset.told import ToldRows
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
 from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 
@@ -101,20 +100,21 @@ class DatasetTable(PerScanProvider):
         if not isinstance(dataset, ds.Dataset):
             dataset = _opened(dataset, format, partitioning, filesystem)
         self._dataset = dataset
-        self._schema = pa.schema([filterable(field) for field in dataset.schema])
+        fragments = list(dataset.get_fragments())
+        files = dataset_files(fragments)
+        of_files = [fragment for fragment in fragments if not in_memory(fragment)]
+        shown = pa.schema([filterable(field) for field in dataset.schema])
+        self._footers = Footers.sampled(of_files, [file.size for file in files], shown)
+        self._schema = self._footers.schema
+        self._int96 = {one.name for one, other in zip(shown, self._schema, strict=True) if one != other}
         self._sorted_by = checked_order(sorted_by, self._schema)
         self._views = pa.schema([field.with_type(_as_view(field.type)) for field in self._schema])
         self._partition_bytes = partition_bytes
-        self.told = ToldRows()
-        fragments = list(dataset.get_fragments())
-        files = dataset_files(fragments)
         self._parts: list[DatasetFile | DatasetMemory] = [*files, *dataset_memory(fragments, self._schema)]
         self._keys = _partition_keys([part.keys for part in self._parts], self._schema)
         self._are_partitioned = any(part.identity[1] not in _NO_PARTITION for part in self._parts)
         self._comparable = [field.name for field in self._schema if is_comparable(field.type)]
         self._filterable = all(is_filterable(field.type) for field in self._schema)
-        of_files = [fragment for fragment in fragments if not in_memory(fragment)]
-        self._footers = Footers.sampled(of_files, [file.size for file in files], self._schema)
         only_files = bool(of_files) and len(of_files) == len(fragments)
         self._has_dictionaries = only_files and can_read_dictionaries(of_files[0].format)  # others: when they are read
 
@@ -196,12 +196,13 @@ class DatasetTable(PerScanProvider):
             dataset_schema=self._schema,
             condition=condition,
             condition_on_views=self._condition_on_views(filters, condition),
+            filtered={name for expr in (*request.filters, *learnt) for name in expr.columns()},
             limit=request.limit,
             limit_of_each_file=bool(request.order),
             partitions=groups,
             partitioning=partitioning,
             statistics=None if self._has_own_statistics else self._estimate(unpruned, needed, passing),
-            total_files=sum(isinstance(part, DatasetFile) for part in self._parts),
+            total_files=len({part.whole.path for part in self._parts if isinstance(part, DatasetFile)}),
             runtime_filter_columns=self._comparable if self._filterable else (),
             repeated=self._repeated(request, filters) if repeated else (),
             pruning=RowGroupPruning.of((*request.filters, *learnt), self._schema) if self._filterable else None,
@@ -240,7 +241,8 @@ class DatasetTable(PerScanProvider):
         """Those of ``parts`` whose partition does not rule out the filters. Opens nothing."""
         if not filters or not self._are_partitioned:
             return parts
-        usable = _condition(filters, self._views if has_views(self._dataset.schema) else self._schema)
+        shown = [expr for expr in filters if not expr.columns() & self._int96]  # in pyarrow's type; no path sets them
+        usable = _condition(shown, self._views if has_views(self._dataset.schema) else self._schema)
         kept = {identity(fragment) for fragment in self._dataset.get_fragments(filter=usable)}
         return [part for part in parts if part.identity in kept]
 

@@ -92,16 +92,6 @@ public final class HeadraceScan
     return negotiation.table();
   }
 
-  /** Whether Python told the rows with the plan. */
-  boolean knowsRows() {
-    return plan.has("known_rows");
-  }
-
-  /** The rows that it told, in the order of {@link #readSchema}. */
-  InternalRow[] knownRows() {
-    return ArrowRows.of(plan.get("known_rows"));
-  }
-
   public int partitionCount() {
     return plan.get("partitions").asInt();
   }

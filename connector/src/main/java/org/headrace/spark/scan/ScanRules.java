@@ -5,14 +5,13 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.SparkStrategy;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The optimizer rules and the strategy of a session with Headrace's tables; driver JVM. */
+/** The optimizer rules of a session with Headrace's tables; driver JVM. */
 public final class ScanRules {
   private ScanRules() {}
 
-  /** Adds them to a session, once; called from Python. */
+  /** Adds the rules to a session, once; called from Python. */
   public static void install(SparkSession session) {
     List<Rule<LogicalPlan>> all =
         new ArrayList<>(CollectionConverters.asJava(session.experimental().extraOptimizations()));
@@ -22,11 +21,5 @@ public final class ScanRules {
       }
     }
     session.experimental().extraOptimizations_$eq(CollectionConverters.asScala(all).toList());
-    List<SparkStrategy> strategies =
-        new ArrayList<>(CollectionConverters.asJava(session.experimental().extraStrategies()));
-    if (strategies.stream().noneMatch(KnownRowsStrategy.class::isInstance)) {
-      strategies.add(new KnownRowsStrategy(session));
-      session.experimental().extraStrategies_$eq(CollectionConverters.asScala(strategies).toList());
-    }
   }
 }

@@ -1,15 +1,15 @@
-"""Rows that are known when a scan is planned: counts and extremes of local footers, which Spark takes without a job."""
+"""Counts and extremes from footers, as Spark tells them: every type, whatever stands above, files that are damaged."""
 
 from __future__ import annotations
 
 import datetime
-import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
@@ -62,33 +62,14 @@ def facts(ctx: hr.SessionContext, files: Path) -> hr.SessionContext:
     return ctx
 
 
-def jobs_of(ctx: hr.SessionContext, run: Callable[[], object]) -> int:
-    """How many jobs Spark runs meanwhile."""
-    context = ctx.spark.sparkContext
-    group = f"known rows {uuid.uuid4()}"
-    context.setJobGroup(group, group)
-    try:
-        run()
-    finally:
-        context._jsc.clearJobGroup()
-    return len(context.statusTracker().getJobIdsForGroup(group))
-
-
-def test_footers_tell_every_type_as_spark_reads_it_without_a_job(facts: hr.SessionContext, files: Path) -> None:
+def test_footers_tell_every_type_as_spark_reads_it(facts: hr.SessionContext, files: Path) -> None:
     functions = ", ".join(f"count({name}), min({name}) AS min_{name}, max({name})" for name in [*TYPES, "day"])
     facts.spark.read.parquet(str(files)).createOrReplaceTempView("by_spark")
     query = f"SELECT count(*), {functions} FROM {{}}"
-    found: list[Any] = []
-    assert jobs_of(facts, lambda: found.extend(facts.sql(query.format("facts")).collect())) == 0
+    assert "footers of parquet" in facts.explain(query.format("facts"))
+    found = facts.sql(query.format("facts")).collect()
     assert found == facts.sql(query.format("by_spark")).collect()
     assert found[0][0] == FILES * ROWS
-
-
-def test_filter_on_the_partition_leaves_the_rest_known(facts: hr.SessionContext) -> None:
-    found: list[Any] = []
-    query = "SELECT count(*), max(i64) FROM facts WHERE day < 2"
-    assert jobs_of(facts, lambda: found.extend(facts.sql(query).collect())) == 0
-    assert [tuple(row) for row in found] == [(2 * ROWS, 2 * ROWS - 1)]
 
 
 def test_filter_that_keeps_no_file_gives_one_row(facts: hr.SessionContext) -> None:
@@ -97,7 +78,7 @@ def test_filter_that_keeps_no_file_gives_one_row(facts: hr.SessionContext) -> No
     ]
 
 
-def test_known_rows_go_on_through_whatever_stands_above_them(facts: hr.SessionContext) -> None:
+def test_footer_aggregate_goes_on_through_whatever_stands_above_it(facts: hr.SessionContext) -> None:
     last = "(SELECT max(i64) AS m, count(*) AS n FROM facts)"
     expected = FILES * ROWS
     queries = {
@@ -113,7 +94,7 @@ def test_known_rows_go_on_through_whatever_stands_above_them(facts: hr.SessionCo
         assert [tuple(row) for row in facts.sql(query).collect()] == rows, query
 
 
-def test_known_rows_can_be_cached_streamed_and_written(facts: hr.SessionContext, tmp_path: Path) -> None:
+def test_footer_aggregate_can_be_cached_streamed_and_written(facts: hr.SessionContext, tmp_path: Path) -> None:
     frame = facts.sql("SELECT count(*) AS n, min(dec) AS low FROM facts")
     expected = [{"n": FILES * ROWS, "low": Decimal("0.00")}]
     assert facts.execute_stream(frame).read_all().to_pylist() == expected
@@ -126,18 +107,6 @@ def test_known_rows_can_be_cached_streamed_and_written(facts: hr.SessionContext,
         assert [row.n for row in cached.collect()] == [FILES * ROWS]
     finally:
         cached.unpersist()
-
-
-def test_explain_shows_the_scan_whose_rows_are_known(facts: hr.SessionContext, capsys: Any) -> None:
-    frame = facts.sql("SELECT count(*) FROM facts")
-    for mode in ("simple", "extended", "formatted", "cost", "codegen"):
-        frame.explain(mode)
-        shown = capsys.readouterr().out
-        assert "BatchScan facts" in shown or mode == "codegen"
-        assert "footers of parquet" in shown or mode == "codegen"
-    told = facts.explain(frame)
-    assert "read while planning" in told
-    assert "Spark runs no job for it" in told
 
 
 def test_expression_that_fails_does_so_when_the_query_runs(facts: hr.SessionContext) -> None:
@@ -160,7 +129,21 @@ def test_footer_that_cannot_be_read_fails_the_query_and_names_the_file(
         ctx.collect("SELECT count(*) FROM damaged")
 
 
-def test_other_session_of_the_application_gets_the_row_from_a_task(facts: hr.SessionContext) -> None:
-    other = facts.spark.newSession()
-    found = other.sql(f"SELECT count(*), max(i64) FROM {facts.catalog}.facts").collect()
-    assert [tuple(row) for row in found] == [(FILES * ROWS, FILES * ROWS - 1)]
+def test_replaced_files_are_counted_when_a_frame_is_collected_again(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "a.parquet")
+    ctx.register_table("replaced", hr.DatasetTable(tmp_path))
+    frame = ctx.sql("SELECT count(*) AS n, max(id) AS last FROM replaced")
+    assert [tuple(row) for row in frame.collect()] == [(2, 2)]
+    pq.write_table(pa.table({"id": [1, 2, 3]}), tmp_path / "a.parquet")
+    assert [tuple(row) for row in ctx.sql("SELECT count(*) AS n, max(id) AS last FROM replaced").collect()] == [(3, 3)]
+
+
+def test_fragments_of_one_file_are_counted_and_filtered_apart(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet", row_group_size=20)
+    (whole,) = ds.dataset(tmp_path).get_fragments()
+    parts = [whole.subset(row_group_ids=groups) for groups in ([0], [3, 4])]
+    made = ds.FileSystemDataset(parts, whole.physical_schema, whole.format, whole.filesystem)
+    ctx.register_table("parts", hr.DatasetTable(made))
+    assert ctx.collect("SELECT count(*) AS n, max(id) AS last FROM parts").to_pylist() == [{"n": 60, "last": 99}]
+    few = ctx.collect("SELECT count(*) AS n FROM parts WHERE id BETWEEN 15 AND 65")
+    assert few.to_pylist() == [{"n": 11}]

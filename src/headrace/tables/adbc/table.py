@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import RegistrationError
-from headrace.expr.nodes import Expr
+from headrace.expr.nodes import And, Column, Comparison, Expr, Literal
 from headrace.plan import ScanRequest, SortKey, Statistics
 from headrace.pruning.predicate import ContainerStats, PruningPredicate
 from headrace.tables.adbc.access import AdbcAccess, driver_name
-from headrace.tables.adbc.columns import DatabaseColumn, columns_of, qualified, quoted, text_literal
+from headrace.tables.adbc.columns import DatabaseColumn, columns_of, derived, qualified, quoted, text_literal
+from headrace.tables.adbc.out_of_range import null_out_of_range, supports_nulls
 from headrace.tables.adbc.ranges import KeyRange, key_ranges, supports_ranges
 from headrace.tables.adbc.relation import AdbcRelation, Description
 
@@ -29,13 +32,19 @@ class AdbcTable(AdbcRelation):
     as ``partitions`` ranges of it, each on a connection of its own. Without it there is one partition. ``order_by``
     (SortKeys or column names): each partition is sorted by the database, and Spark is told so.
 
+    Infinite dates and timestamps, timestamps after 294247-01-10 and a NaN of ``numeric`` have no equal in Spark: a
+    query that reads one fails, and names the column. ``out_of_range_as_null`` (PostgreSQL and DuckDB): they are null,
+    to filters, aggregates, orders and joins too. The database then compares an expression, which a plain index does
+    not serve.
+
     The filters that the database decides as Spark does are exact, all others stay with Spark. So it is with GROUP BY,
     DISTINCT and aggregates, and with ORDER BY ... LIMIT ... OFFSET: where the database means what Spark means, each is
     one query on one connection. The keys that a join's other side has become an IN list; a join of two tables of one
     database is one query, if ``spark.sql.optimizer.datasourceV2JoinPushdown`` is on (Spark 4.1). Each partition, and
     each retry, is a query of its own: rows that change meanwhile are seen as they are then.
 
-    Raises ValueError for names and numbers that make no sense, TypeError for an ``order_by`` of other things.
+    Raises ValueError for names and numbers that make no sense and for a malformed URI of PostgreSQL's, which it does
+    not show, and TypeError for an ``order_by`` of other things.
     """
 
     def __init__(
@@ -48,6 +57,7 @@ class AdbcTable(AdbcRelation):
         partitions: int = 4,
         order_by: Iterable[SortKey | str] = (),
         db_kwargs: Mapping[str, str] | None = None,
+        out_of_range_as_null: bool = False,
     ) -> None:
         access = AdbcAccess(driver_name(driver), uri, tuple((db_kwargs or {}).items()))
         self._table = tuple(table.split(".") if isinstance(table, str) else table)
@@ -60,6 +70,9 @@ class AdbcTable(AdbcRelation):
         self._order_by = _sort_keys(order_by)
         if partitions < 1:
             raise ValueError(f"partitions must be positive, not {partitions}")
+        self._out_of_range_as_null = out_of_range_as_null
+        if out_of_range_as_null and not supports_nulls(access.driver):
+            raise ValueError(f"out_of_range_as_null is for postgresql and duckdb, not {driver!r}")
         if access.dialect is None and (partition_on is not None or self._order_by):
             raise ValueError(f"partition_on and order_by need a driver whose SQL Headrace knows, not {driver!r}")
 
@@ -74,7 +87,13 @@ class AdbcTable(AdbcRelation):
         """
         with self._access.connected() as cursor:
             columns = columns_of(cursor, self._access.dialect, self._table)
-            by_name = {column.name: column for column in columns}
+            if self._out_of_range_as_null:
+                driver = self._access.driver
+                columns = [
+                    replace(column, sql=null_out_of_range(column.sql, column.type, driver)) for column in columns
+                ]
+            self._source = derived(columns, qualified(self._table))
+            by_name = {column.name: replace(column, sql=quoted(column.name)) for column in columns}
             for name in (self._partition_on, *(key.column for key in self._order_by)):
                 if name is not None and name not in by_name:
                     raise RegistrationError(f"{self.name} has no column {name!r} ({', '.join(by_name)})")
@@ -91,11 +110,22 @@ class AdbcTable(AdbcRelation):
                 f"partition_on={column.name!r} of {self.name} has type {column.type}; ranges need an integer, date or "
                 "timestamp column"
             )
-        name = quoted(column.name)
-        cursor.execute(f"SELECT min({name}) AS low, max({name}) AS high FROM {qualified(self._table)}")
+        name, where = column.sql, ""
+        if not pa.types.is_integer(column.type):  # what Python has no date for is in the first range, or in the last
+            where = f" WHERE {self._python_dates(column)}"
+        cursor.execute(f"SELECT min({name}) AS low, max({name}) AS high FROM {self._source}{where}")
         found = cursor.fetch_arrow_table()
         low, high = (value[0].cast(column.type).as_py() for value in found.columns)
         return key_ranges(low, high, self._partitions)
+
+    def _python_dates(self, column: DatabaseColumn) -> str:
+        zone = None if pa.types.is_date(column.type) or column.type.tz is None else datetime.UTC
+        first, last = datetime.datetime(1, 1, 1, tzinfo=zone), datetime.datetime(9999, 12, 31, tzinfo=zone)
+        ends = (first.date(), last.date()) if pa.types.is_date(column.type) else (first, last)
+        least, greatest = (Literal(end, column.type) for end in ends)
+        key = Column(column.name)
+        sql = And(Comparison(">=", key, least), Comparison("<", key, greatest)).to_sql(str(self._access.dialect))
+        return str(sql)
 
     def _estimate(self, cursor: Any) -> Statistics | None:
         """PostgreSQL keeps an estimate; the others would have to count."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 from headrace.expr.nodes import Column, Comparison, Expr, InList, Literal
 from headrace.provider import Pushdown
@@ -20,6 +21,10 @@ class ByPage:
     rows: int = 100
     first: int = 1
 
+    @property
+    def names(self) -> set[str]:
+        return {self.parameter, self.size_parameter}
+
     def parameters(self, index: int, rows: int) -> dict[str, str]:
         return {self.parameter: str(self.first + index), self.size_parameter: str(rows)}
 
@@ -31,6 +36,10 @@ class ByOffset:
     parameter: str = "offset"
     size_parameter: str = "limit"
     rows: int = 100
+
+    @property
+    def names(self) -> set[str]:
+        return {self.parameter, self.size_parameter}
 
     def parameters(self, index: int, rows: int) -> dict[str, str]:
         return {self.parameter: str(index * rows), self.size_parameter: str(rows)}
@@ -45,6 +54,10 @@ class ByCursor:
     parameter: str = "cursor"
     size_parameter: str | None = None
     rows: int = 100
+
+    @property
+    def names(self) -> set[str]:
+        return {self.parameter} if self.size_parameter is None else {self.parameter, self.size_parameter}
 
     def parameters(self, cursor: str | None, rows: int) -> dict[str, str]:
         size = {} if self.size_parameter is None else {self.size_parameter: str(rows)}
@@ -91,6 +104,22 @@ class ApiFilter:
         if "" in texts or (self.op == "IN" and any("," in text for text in texts)):
             return None
         return ",".join(texts)
+
+
+def check_names(url: str, parameters: Iterable[str], paging: Paging, filters: Sequence[ApiFilter]) -> None:
+    """Raises ValueError where two of them give the same query parameter: one would override the other, silently."""
+    givers = [
+        ("the query of the url", {name for name, _ in parse_qsl(urlsplit(url).query, keep_blank_values=True)}),
+        ("parameters=", set(parameters)),
+        ("paging=", paging.names),
+        ("filters=", {one.parameter for one in filters}),
+    ]
+    for index, (giver, names) in enumerate(givers):
+        for other, others in givers[index + 1 :]:
+            if both := sorted(names & others):
+                raise ValueError(
+                    f"{giver} and {other} both give the query parameter {both[0]!r}: name it in one of them"
+                )
 
 
 def answers(declared: Sequence[ApiFilter], filters: Sequence[Expr]) -> list[tuple[Pushdown, str, str]]:

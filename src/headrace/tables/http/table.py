@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeAlias
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 
@@ -16,7 +17,7 @@ from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, Placement, ScanRequest
 from headrace.provider import Pushdown, TableProvider
 from headrace.tables.http.client import Manners, PoliteClient
-from headrace.tables.http.paging import ApiFilter, ByCursor, ByPage, Paging, answers
+from headrace.tables.http.paging import ApiFilter, ByCursor, ByPage, Paging, answers, check_names
 
 _Items: TypeAlias = Sequence[Mapping[str, Any]]
 _BEYOND_THE_END = {400, 404, 416, 422}
@@ -28,13 +29,16 @@ class PagedApi(TableProvider):
 
     ``rows``: where the rows are in an answer, as a list of objects: the answer itself (None), a key of it, or a
     function of it. Columns are taken by name; dates, timestamps and decimals may be text. ``paging``: a ByPage,
-    ByOffset or ByCursor. ``filters``: what the service filters by, see ApiFilter. ``parameters``: sent with every
-    request.
+    ByOffset or ByCursor. ``filters``: what the service filters by, see ApiFilter. ``parameters`` and a query in
+    ``url``: sent with every request. No two of these four may give the same query parameter.
 
-    ``headers`` (a token belongs there: it is shown nowhere), ``timeout_s`` for each request, ``at_once`` pages in
-    flight, ``requests_per_second`` at most. Failed connections, timeouts and the statuses 408, 425, 429, 500, 502, 503
-    and 504 are tried again, ``attempts`` times in all: after ``back_off_s`` seconds, doubled each time, or after what
-    the answer's ``Retry-After`` says. Then the query fails with httpx's error.
+    ``headers``: a token belongs there, as they are shown nowhere; a redirect to another scheme, host or port goes
+    without them. ``timeout_s`` for each request, up to the last byte of its answer. ``max_page_bytes``: of an answer,
+    decompressed; one that is larger is an error. ``at_once`` pages in flight, ``requests_per_second`` at most.
+
+    Failed connections, timeouts and the statuses 408, 425, 429, 500, 502, 503 and 504 are tried again, ``attempts``
+    times in all: after ``back_off_s`` seconds, doubled each time, or after what the answer's ``Retry-After`` says. Then
+    the query fails with httpx's error.
 
     Needs httpx (``pip install 'headrace[http]'``), on the executors too. Raises TypeError and ValueError for arguments
     that make no sense.
@@ -55,6 +59,7 @@ class PagedApi(TableProvider):
         attempts: int = 5,
         back_off_s: float = 0.5,
         timeout_s: float = 30.0,
+        max_page_bytes: int = Manners.max_page_bytes,
         placement: Placement = Placement.EXECUTORS,
     ) -> None:
         if not isinstance(schema, pa.Schema):
@@ -65,12 +70,18 @@ class PagedApi(TableProvider):
             if one.column not in schema.names:
                 raise ValueError(f"{one!r} is about a column that the schema does not have ({', '.join(schema.names)})")
         paging = paging if paging is not None else ByPage()
-        if min(at_once, attempts, paging.rows) < 1 or (requests_per_second is not None and requests_per_second <= 0):
-            raise ValueError("at_once, attempts, the rows of a page and requests_per_second must be positive")
+        if urlsplit(url).scheme not in ("http", "https") or "@" in urlsplit(url).netloc:
+            raise ValueError("PagedApi's url is http(s)://host/path, and a user's name and password belong in headers=")
+        check_names(url, parameters or {}, paging, filters)
+        positive = (at_once, attempts, paging.rows, max_page_bytes, timeout_s)
+        if min(positive) <= 0 or (requests_per_second is not None and requests_per_second <= 0):
+            raise ValueError(
+                "at_once, attempts, rows of a page, requests_per_second, max_page_bytes and timeout_s must be positive"
+            )
         self._url, self._schema, self._rows, self._paging = url, schema, rows, paging
         self._filters, self._parameters, self._at_once = tuple(filters), dict(parameters or {}), at_once
         sent = tuple((headers or {}).items())
-        self._manners = Manners(sent, timeout_s, attempts, back_off_s, requests_per_second)
+        self._manners = Manners(sent, timeout_s, attempts, back_off_s, requests_per_second, max_page_bytes)
         self._placement = placement
 
     def __repr__(self) -> str:
@@ -87,7 +98,7 @@ class PagedApi(TableProvider):
         return PagesPlan(
             self._url,
             request.schema,
-            {**self._parameters, **filtered},
+            {**filtered, **self._parameters},
             request.limit,
             self._rows,
             self._paging,
@@ -118,7 +129,7 @@ class PagesPlan(ExecutionPlan):
         self._rows, self._paging, self._at_once, self._manners = rows, paging, at_once, manners
 
     def describe(self) -> str:
-        return f"GET {self._url}?{urlencode(self._parameters)}"
+        return f"GET {self._url}{'&' if urlsplit(self._url).query else '?'}{urlencode(self._parameters)}"
 
     async def execute(self, partition: int) -> AsyncIterator[pa.RecordBatch]:
         if self._limit == 0:
@@ -144,12 +155,20 @@ class PagesPlan(ExecutionPlan):
     async def _chained(self, client: PoliteClient) -> AsyncGenerator[_Items, None]:
         assert isinstance(self._paging, ByCursor)
         cursor: str | None = None
+        seen: set[bytes] = set()
         while True:
             answer = await client.get({**self._parameters, **self._paging.parameters(cursor, self._page_rows)})
             yield self._items(answer)
             cursor = self._paging.after(answer)
             if cursor is None:
                 return
+            digest = hashlib.sha256(cursor.encode()).digest()  # a cursor may be long
+            if digest in seen:
+                raise ValueError(
+                    f"{self.describe()}: the cursor {cursor[:100]!r} came a second time, after {len(seen)} pages: the "
+                    "service goes in a circle"
+                )
+            seen.add(digest)
 
     async def _numbered(self, client: PoliteClient) -> AsyncGenerator[_Items, None]:
         assert not isinstance(self._paging, ByCursor)

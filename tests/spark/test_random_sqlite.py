@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from database_queries import compare_part
 from effort import cases, share
 from random_databases import SQLITE, fill_sqlite
-from random_queries import compare_part
 
 PARTS = share(share(range(20)))  # 2,000 queries in make soak; else three parts of 33, of which make test runs the first
 
@@ -19,7 +19,7 @@ PARTS = share(share(range(20)))  # 2,000 queries in make soak; else three parts 
 @pytest.mark.timeout(900)
 @pytest.mark.daily("0")
 @pytest.mark.parametrize("part", PARTS)
-def test_sqlite_answers_random_queries_as_spark_does(ctx: hr.SessionContext, tmp_path: Path, part: int) -> None:
+def test_sqlite_answers_database_queries_as_spark_does(ctx: hr.SessionContext, tmp_path: Path, part: int) -> None:
     def make(columns: dict[str, list[Any]], rng: Random) -> hr.AdbcTable:
         path = str(tmp_path / f"{rng.random()}.db")
         fill_sqlite(path, "random_rows", columns)

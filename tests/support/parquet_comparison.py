@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 import headrace as hr
-from random_parquet import SCHEMA, Files, write_files
 from parquet_queries import Query, random_query
+from random_parquet import SCHEMA, Files, write_files
 from session_settings import session_settings
 
 _NEGATIVE_ZERO = re.compile(r"-0\.0\b")

@@ -47,14 +47,15 @@ def run_readme(readme: str, spark: str) -> None:
     Path("readme.py").write_text("\n".join([*blocks, "print('Spark', ctx.spark.version)\n"]))
     shown = output(sys.executable, "readme.py")
     assert "166666166667000000" in shown, shown
-    assert "'sum(v)': 4950" in shown and "'sum(v)': 100" in shown, shown
+    assert "'sum(v)': 4950" in shown, shown
     assert f"Spark {spark}." in shown, shown
 
 
 def use_command(version: str) -> None:
     assert output(COMMAND, "--version").strip() == f"headrace {version}"
     demo = output(COMMAND, "demo")
-    assert "the stream finished" in demo and "the line to Porto went dead" in demo, demo
+    assert "the stream finished" in demo, demo
+    assert "the line to Porto went dead" in demo, demo
     Path("first_tables.py").write_text(TABLE)
     shown = output(COMMAND, "sql", "SELECT sum(n) AS s FROM t", "--table", "t=first_tables:numbers")
     assert "19900" in shown, shown

@@ -1,4 +1,4 @@
-"""Tries a wheel as users install it: in environments that hold nothing else, by the README's own line and beside each Spark.
+"""Tries a wheel as users install it, in empty environments: by the README's own line, and beside each older PySpark.
 
 In each of them ``smoke.py`` does what a newcomer does, and no Java compiler is on the PATH.
 """

@@ -84,7 +84,7 @@ wheel: $(STAMP)  ## Build the wheel into dist/, against the oldest Spark
 	rm -f $(JAR)
 	$(BIN)/pip wheel --no-deps -w dist .
 
-release-check: $(STAMP)  ## Build wheel and sdist, check them, and try the wheel in an empty environment
+release-check: $(STAMP)  ## Build wheel and sdist, check them, and try the wheel in empty environments, on every Spark
 	$(BIN)/pip install --quiet --group release
 	$(BIN)/python -m tools.release_check
 

@@ -1,12 +1,11 @@
 """Whether a release could be made now: ``make release-check``. Builds, checks and tries what a user would install.
 
 Wheel and sdist are built as an index would get them, their metadata and long description are checked, and the wheel
-is installed into an empty environment and queried there, with no Java compiler on the PATH.
+is tried in empty environments (``trials.py``).
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,19 +13,14 @@ import sys
 import tarfile
 import tempfile
 import tomllib
-import venv
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-SMOKE = Path(__file__).parent / "smoke.py"
-COMPILERS = ("javac", "jar")
+from tools.environments import ROOT
+from tools.trials import NotReady, run, try_wheel
+
 IN_WHEEL = ("headrace/headrace-connector.jar", "headrace/py.typed", "headrace/cli/template/pyproject.toml.txt")
 IN_SDIST = ("README.md", "LICENSE", "CHANGELOG.md", "setup.py", "connector/src/main/java", "src/headrace/__init__.py")
-
-
-class NotReady(Exception):
-    """Says what stands in the way of a release."""
 
 
 def main() -> int:
@@ -43,13 +37,13 @@ def check() -> None:
     with tempfile.TemporaryDirectory(prefix="headrace-release-") as name:
         folder = Path(name)
         _say("building sdist and wheel")
-        _run([sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(_clean_tree(folder))])
+        run([sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(_clean_tree(folder))])
         (wheel,), (sdist,) = folder.glob("dist/*.whl"), folder.glob("dist/*.tar.gz")
         _contents(wheel, sdist)
         _say("checking metadata and long description")
-        _run([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)])
-        _say("installing the wheel into an empty environment, without a Java compiler")
-        _try_out(wheel, folder, version)
+        run([sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist)])
+        _say("trying the wheel in empty environments, without a Java compiler")
+        try_wheel(wheel, version, folder)
         target = ROOT / "dist"
         target.mkdir(exist_ok=True)
         for built in (wheel, sdist):
@@ -96,38 +90,6 @@ def _contents(wheel: Path, sdist: Path) -> None:
         inside = [name.partition("/")[2] for name in packed.getnames()]
     if missing := [name for name in IN_SDIST if not any(found.startswith(name) for found in inside)]:
         raise NotReady(f"{sdist.name} lacks {', '.join(missing)}")
-
-
-def _try_out(wheel: Path, folder: Path, version: str) -> None:
-    venv.create(folder / "empty", with_pip=True)
-    python = str(folder / "empty" / "bin" / "python")
-    environment = without_compilers(folder / "bin")
-    elsewhere = folder / "elsewhere"
-    elsewhere.mkdir()
-    _run([python, "-m", "pip", "install", "--quiet", f"{wheel}[cli,spark]"], cwd=elsewhere, env=environment)
-    _run([python, str(SMOKE), version], cwd=elsewhere, env=environment)
-
-
-def without_compilers(folder: Path) -> dict[str, str]:
-    """This process's environment with all commands of its PATH but the compilers, linked from ``folder``."""
-    folder.mkdir()
-    for directory in os.environ["PATH"].split(os.pathsep):
-        for command in Path(directory).iterdir() if Path(directory).is_dir() else ():
-            link = folder / command.name
-            if command.name not in COMPILERS and not link.is_symlink():
-                link.symlink_to(command)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK", "PYSPARK"))}
-    return {**kept, "PATH": str(folder)}
-
-
-def _run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
-    """Raises NotReady, after what the command had to say, if it fails."""
-    done = subprocess.run(
-        command, cwd=cwd, env=env, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    if done.returncode:
-        print(done.stdout, file=sys.stderr)
-        raise NotReady(f"{' '.join(command)} failed with status {done.returncode}")
 
 
 def _say(text: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tools import release_check
+from tools import release_check, trials
 
 from places import ROOT
 
@@ -67,6 +67,22 @@ def test_release_check_versions_that_differ_are_named(
         release_check.versions_agree(tmp_path)
 
 
+def test_release_check_tries_the_line_of_the_readme_and_every_older_spark() -> None:
+    found = trials.trials((ROOT / "README.md").read_text())
+    assert [(one.spark, one.extras, one.besides) for one in found] == [
+        ("4.3", "[cli,spark]", ()),
+        ("4.0", "", ("pyspark==4.0.*",)),
+        ("4.1", "[cli]", ("pyspark==4.1.*",)),
+        ("4.2", "", ("pyspark==4.2.*",)),
+    ]
+
+
+def test_release_check_readme_without_a_line_to_install_is_not_ready() -> None:
+    assert trials.readme_extras("$ pip install 'headrace[all]'  # so\n") == "[all]"
+    with pytest.raises(trials.NotReady, match="no line that installs"):
+        trials.readme_extras("pip install headrace")
+
+
 def test_release_check_environment_has_commands_but_no_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +92,7 @@ def test_release_check_environment_has_commands_but_no_compiler(
         (tools / name).write_text("")
     monkeypatch.setenv("PATH", f"{tools}:/nowhere")
     monkeypatch.setenv("PYTHONPATH", "here")
-    environment = release_check.without_compilers(tmp_path / "bin")
+    environment = trials.without_compilers(tmp_path / "bin")
     assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == ["java", "sh"]
     assert environment["PATH"] == str(tmp_path / "bin")
     assert "PYTHONPATH" not in environment

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -73,9 +73,9 @@ def headrace(
 @app.command()
 def demo() -> None:
     """Show a table in action: its code, what Spark negotiates with it, and what that saves."""
-    from headrace.cli.demo import demo as play
-
     with _errors_reported(), _session() as ctx:
+        from headrace.cli.demo import demo as play
+
         play(ctx, _console(at_most=100))
 
 
@@ -221,8 +221,10 @@ def _writer(output: str | None) -> Callable[[Batches], str] | None:
 def _session(providers: dict[str, TableProvider] | None = None) -> Iterator[SessionContext]:
     console = _console()
     with console.status("Starting Spark …") if console.is_terminal else contextlib.nullcontext():
-        from headrace.spark.console import quiet_session
-
+        try:
+            from headrace.spark.console import quiet_session
+        except ImportError as error:  # says what to install
+            _fail(str(error))
         context = quiet_session()
     with context:
         for name, provider in (providers or {}).items():
@@ -247,7 +249,7 @@ def _errors_reported() -> Iterator[None]:
         _fail(f"{type(error).__name__}: {error}\n\n{_user_traceback(error)}" if line is None else line)
 
 
-def _fail(message: str) -> None:
+def _fail(message: str) -> NoReturn:
     typer.echo(f"error: {message.rstrip()}", err=True)
     raise typer.Exit(1)
 

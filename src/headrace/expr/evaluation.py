@@ -33,7 +33,7 @@ from headrace.expr.nodes import (
     StringMatch,
     legs,
 )
-from headrace.expr.semantics import Kind, cast_target, kind_of
+from headrace.expr.semantics import Kind, cast_target, kind_of, wire_literal
 
 _RIGHT_FIRST = {"/", "%"}  # Spark looks at the divisor first
 
@@ -75,6 +75,13 @@ def _column(column: Column, batch: pa.RecordBatch) -> pa.Array:
     return to_wire(array, wire_type(array.type, column.name), column.name)
 
 
+def _repeated(literal: Literal, count: int) -> pa.Array:
+    found = wire_literal(literal)
+    if found is None:
+        raise NotImplementedError(f"no reference evaluation for {literal!r} of type {literal.type}")
+    return pa.repeat(found.scalar(), count)
+
+
 class _Evaluation:
     def __init__(self, ansi: bool, time_zone: str | None) -> None:
         self._ansi = ansi
@@ -93,7 +100,7 @@ class _Evaluation:
             case Column():
                 return rows.columns[expr]
             case Literal():
-                return pa.repeat(expr.scalar(), rows.count)
+                return _repeated(expr, rows.count)
             case And():
                 return self._connected(legs(expr, And), rows, pc.and_kleene, decisive=False)
             case Or():

@@ -25,7 +25,11 @@ def call(name: str, arguments: Sequence[pa.Array], time_zone: str | None) -> pa.
     columns = [_plain(array, name) for array in arguments]
     if any(pa.types.is_null(array.type) for array in arguments):
         return pa.nulls(len(arguments[0]), result_type)
-    rows = (None if None in row else function(*row) for row in zip(*columns, strict=True))
+    try:
+        rows = [None if None in row else function(*row) for row in zip(*columns, strict=True)]
+    except (TypeError, AttributeError):  # bytes or numbers where it takes text
+        types = ", ".join(str(array.type) for array in arguments)
+        raise NotImplementedError(f"no reference evaluation for {name} of {types}") from None
     return pa.array(rows, result_type)
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.conversion import to_wire
 from headrace.arrow.spark_types import named_type
 from headrace.arrow.types import wire_type
-from headrace.errors import UnsupportedTypeError
+from headrace.errors import SchemaMismatchError, UnsupportedTypeError
 from headrace.expr.nodes import Cast, Column, Expr, Literal
 
 
@@ -175,6 +176,18 @@ def literal_value(literal: Literal) -> Any:
                 raise
             return None  # a timestamp beyond the year 9999
     return canonical(literal.value, kind)
+
+
+def wire_literal(literal: Literal) -> Literal | None:
+    """The literal as one of its wire type, which is what Spark sends; None where Spark has no such value."""
+    wire = spark_view(literal.type)
+    if wire is None or wire == literal.type:
+        return literal if wire is not None else None
+    try:
+        array = to_wire(pa.array([literal.value], literal.type), wire, "a literal")
+        return Literal(array[0].as_py(), wire)
+    except (SchemaMismatchError, NotImplementedError):
+        return None
 
 
 _PLAIN: dict[Kind | None, type] = {

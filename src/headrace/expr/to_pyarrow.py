@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headrace.arrow.types import is_view
 from headrace.expr.nodes import (
     And,
     Cast,
@@ -29,10 +30,11 @@ from headrace.expr.nodes import (
     StringMatch,
 )
 from headrace.expr.normal_form import normal_form
-from headrace.expr.semantics import Kind, column_type, is_nan, kind_of, operand_type
+from headrace.expr.semantics import Kind, column_type, is_nan, kind_of, operand_type, spark_view, wire_literal
 
 _ENOUGH_FOR_A_SET = 8
 _PLAIN_KINDS = (Kind.INT, Kind.STRING, Kind.BINARY, Kind.DATE)  # whose literals pyarrow compares as they are
+_WITH_UNITS = (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ, Kind.DURATION)
 _NS_RANGE = range(-(2**63) // 1000 + 1, 2**63 // 1000)  # microseconds
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
@@ -110,9 +112,10 @@ class _Translator:
             raise _Inexact
         if kind is Kind.DECIMAL and left_type != right_type:
             raise _Inexact  # pyarrow fails where the common type needs more than 38 digits
-        if len({self._counts_nanoseconds(side) for side in (expr.left, expr.right)}) > 1:
-            raise _Inexact  # pyarrow compares in nanoseconds, and fails for a value that they cannot hold
         left, right = self._operand(expr.left, kind), self._operand(expr.right, kind)
+        if kind in _WITH_UNITS:
+            common = self._common_unit(expr.left, expr.right, left_type)
+            left, right = left.cast(common), right.cast(common)
         test = _float_columns_test if kind is Kind.FLOAT else _plain_test
         if op == "<=>":
             present = left.is_valid() & right.is_valid()
@@ -152,12 +155,13 @@ class _Translator:
 
     def _operand_and_scalar(self, operand: Expr, literal: Expr) -> tuple[pc.Expression, pa.Scalar]:
         assert isinstance(literal, Literal)  # by normal form
-        kind = kind_of(literal.type)
-        if kind is None:
+        found = wire_literal(literal)
+        kind = None if found is None else kind_of(found.type)
+        if found is None or kind is None:
             raise _Inexact
-        scalar = literal.scalar()
+        scalar = found.scalar()
         x = self._operand(operand, kind)
-        if kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_TZ) and not self._holds_instant(operand, scalar):
+        if kind in _WITH_UNITS and not self._holds(operand, scalar):
             raise _Inexact
         if self._schema is not None and kind is Kind.TIMESTAMP_TZ and isinstance(operand, Column):
             type_ = column_type(self._schema, operand)
@@ -172,13 +176,23 @@ class _Translator:
                     raise _Inexact from None  # not a value of the column's scale
         return x, scalar
 
-    def _holds_instant(self, operand: Expr, scalar: pa.Scalar) -> bool:
-        """Whether pyarrow can compare the column with the instant: it fails if nanoseconds cannot hold it."""
-        if self._schema is not None:
-            type_ = column_type(self._schema, operand) if isinstance(operand, Column) else None
-            if type_ is None or (pa.types.is_timestamp(type_) and type_.unit != "ns"):
-                return True
-        return scalar.cast(pa.timestamp("us", scalar.type.tz)).value in _NS_RANGE
+    def _holds(self, operand: Expr, scalar: pa.Scalar) -> bool:
+        """Whether pyarrow can compare the column with a moment or duration: it fails if nanoseconds cannot hold it."""
+        if self._schema is not None and not self._counts_nanoseconds(operand):
+            return True
+        return scalar.value in _NS_RANGE
+
+    def _common_unit(self, left: Expr, right: Expr, wire: pa.DataType) -> pa.DataType:
+        """A type to which both sides, timestamps or durations, can be cast: pyarrow has no comparison of two zones.
+
+        Not one of nanoseconds for other units, nor the other way round: a value may not fit, and pyarrow would fail.
+        """
+        nanoseconds = {self._counts_nanoseconds(side) for side in (left, right)}
+        if len(nanoseconds) > 1:
+            raise _Inexact
+        if nanoseconds == {False}:
+            return wire
+        return pa.duration("ns") if pa.types.is_duration(wire) else pa.timestamp("ns", wire.tz)
 
     def _counts_nanoseconds(self, operand: Expr) -> bool:
         if self._schema is None or not isinstance(operand, Column):
@@ -218,9 +232,13 @@ class _Translator:
 
 
 def _readable(type_: pa.DataType) -> bool:
-    if pa.types.is_dictionary(type_):
-        return _readable(type_.value_type)
-    return not (pa.types.is_run_end_encoded(type_) or isinstance(type_, pa.BaseExtensionType))
+    """Whether pyarrow can cast this type, within an expression, to the one in which Spark sees it."""
+    is_ = pa.types
+    if is_.is_dictionary(type_):
+        return _readable(type_.value_type) and not is_view(type_.value_type)
+    if is_.is_decimal(type_) and type_.scale < 0:
+        return False
+    return not (is_.is_run_end_encoded(type_) or isinstance(type_, pa.BaseExtensionType))
 
 
 def _compares(type_: pa.DataType) -> bool:
@@ -233,6 +251,7 @@ def _compares(type_: pa.DataType) -> bool:
         or is_.is_fixed_size_binary(type_)
         or is_.is_float16(type_)
         or is_.is_uint64(type_)
+        or (is_.is_decimal(type_) and type_.bit_width < 128)
     )
 
 
@@ -240,7 +259,7 @@ def _plain_values(literals: Sequence[Expr]) -> pa.Array | None:
     """The values of all ``literals`` where these have one type and need nothing done; a list may be long."""
     assert isinstance(literals[0], Literal)  # by normal form
     type_ = literals[0].type
-    if kind_of(type_) not in _PLAIN_KINDS:
+    if kind_of(type_) not in _PLAIN_KINDS or type_ != spark_view(type_):
         return None
     if not all(isinstance(one, Literal) and (one.type is type_ or one.type == type_) for one in literals):
         return None

@@ -14,6 +14,11 @@ from headrace.spark.explain import Explanation
 from headrace.spark.results import RunningQuery
 
 
+def is_connect(spark: object) -> bool:
+    """Whether it is a session of Spark Connect."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
 class Attached(Protocol):
     """One session with Headrace's catalog in it. Any thread may call any method."""
 

@@ -35,11 +35,6 @@ from headrace.transport.reaching import address_towards
 from headrace.worker.payload import payload_of
 
 
-def is_connect(spark: object) -> bool:
-    """Whether it is a session of Spark Connect."""
-    return type(spark).__module__.startswith("pyspark.sql.connect")
-
-
 class ConnectSpark:
     """An ``Attached`` session of Spark Connect, whose tables are planned in this process or beside the server."""
 

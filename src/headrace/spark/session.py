@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
@@ -35,14 +35,16 @@ from headrace.push.sink import TableSink
 from headrace.push.spill import ArrowSpill
 from headrace.push.table import StreamingTable
 from headrace.spark import launch
-from headrace.spark.attached import Attached
+from headrace.spark.attached import Attached, is_connect
 from headrace.spark.catalog_names import check_catalog_name
 from headrace.spark.classic import ClassicSpark
-from headrace.spark.connect import ConnectSpark, is_connect
 from headrace.spark.explain import Explanation
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
 from headrace.tables.choose import not_a_provider
+
+if TYPE_CHECKING:
+    from headrace.spark.connect import ConnectSpark
 
 
 class SessionContext:
@@ -77,7 +79,8 @@ class SessionContext:
         self._context_id = uuid.uuid4().hex
         self._attached: Attached
         if is_connect(spark):
-            self._attached = ConnectSpark(spark, self._registry, self._context_id, catalog, planning or "client")
+            connect_spark = _connect_spark()
+            self._attached = connect_spark(spark, self._registry, self._context_id, catalog, planning or "client")
         elif planning is not None:
             raise ValueError("planning is for Spark Connect sessions: a classic one plans in this process")
         else:
@@ -374,6 +377,17 @@ class SessionContext:
     def _require_spark(self) -> None:
         if not self._closed:
             self._attached.require_alive()
+
+
+def _connect_spark() -> type[ConnectSpark]:
+    """Only a session of Spark Connect needs the packages that this imports. Raises HeadraceError without them."""
+    try:
+        from headrace.spark.connect import ConnectSpark
+    except (ImportError, SystemExit) as error:  # PySpark takes ``python -c`` for its doctests, and would end it
+        raise HeadraceError(
+            "a Spark Connect session needs packages of which one is not installed: pip install 'headrace[connect]'"
+        ) from error
+    return ConnectSpark
 
 
 def _abandon(table: RegisteredTable, error: StreamError) -> None:

@@ -5,9 +5,7 @@ It works where anything is missing, and says what helps: each look imports what 
 
 from __future__ import annotations
 
-import importlib
 import platform
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -72,10 +70,9 @@ def _arrow() -> Finding:
 
 
 def _pyspark() -> Finding:
-    importlib.import_module("headrace.spark")  # checks the version
-    import pyspark
+    from headrace.spark.versions import installed
 
-    return Finding("PySpark", f"{pyspark.__version__} at {pyspark.__path__[0]}")
+    return Finding("PySpark", installed())
 
 
 def _java() -> Finding:
@@ -96,19 +93,9 @@ def _connector() -> Finding:
 
 
 def _sockets() -> Finding:
-    from headrace.transport.listeners import SOCKET_NAME, private_directory, unix_listener
+    from headrace.transport.listeners import try_sockets
 
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        socket.create_connection(server.getsockname(), timeout=5).close()
-    directory = private_directory()
-    try:
-        path = f"{directory.path}/{SOCKET_NAME}"
-        with unix_listener(path), socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(5)
-            client.connect(path)
-    finally:
-        directory.close()
-    return Finding("sockets", f"loopback, and Unix sockets in {directory.path.rpartition('/')[0]}")
+    return Finding("sockets", f"loopback, and Unix sockets in {try_sockets()}")
 
 
 def _query() -> Finding:

@@ -8,7 +8,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -18,7 +17,6 @@ import pytest
 
 import headrace as hr
 import headrace.push.table
-from headrace.spark import launch
 from producing import FunctionTable, numbers, wait_until
 
 SCHEMA = pa.schema([("a", pa.int64())])
@@ -283,9 +281,3 @@ def test_error_shown_to_the_user_has_no_py4j_in_its_traceback(ctx: hr.SessionCon
     assert "Py4J" not in shown
     assert "\tat org.apache.spark" not in shown
     assert len(shown.splitlines()) < 80, shown
-
-
-def test_java_home_that_is_wrong_is_named_before_spark_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(hr.HeadraceError, match="there is no bin/java in it: set it to the directory of a JDK 17"):
-        launch._require_java()

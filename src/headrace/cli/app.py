@@ -1,4 +1,4 @@
-"""The ``headrace`` command: demo, sql, explain, check, new; driver Python."""
+"""The ``headrace`` command: demo, sql, explain, check, doctor, new; driver Python."""
 
 from __future__ import annotations
 
@@ -136,6 +136,22 @@ def check(
         report = check_provider(provider, samples=samples, seed=seed, max_rows=max_rows)
         _print_report(report)
         raise typer.Exit(0 if report.ok else 1)
+
+
+@app.command()
+def doctor() -> None:
+    """Look whether this machine has what Headrace needs, and run a query: exit code 1 if something is missing."""
+    from headrace.cli.doctor import findings
+
+    console = _console()
+    well = True
+    for finding in findings():
+        well = well and finding.is_good
+        mark = Text("good", "green") if finding.is_good else Text("bad ", "bold red")
+        console.print(mark.append(f"  {finding.subject:<10} {finding.found}", "default"), soft_wrap=True)
+        if finding.remedy:
+            console.print(Text(f"      {'':<10} {finding.remedy}", "yellow"), soft_wrap=True)
+    raise typer.Exit(0 if well else 1)
 
 
 @new.command()

@@ -23,6 +23,7 @@ import headrace
 from headrace.errors import HeadraceError
 from headrace.spark import versions
 from headrace.spark.failures import LOST
+from headrace.spark.java import java_for_spark
 
 JAR = Path(headrace.__file__).parent / "headrace-connector.jar"
 _installed: dict[str, str] = {}
@@ -49,7 +50,6 @@ def start(master: str | None, config: Mapping[str, Any]) -> Launched:
                 "stop it first, or attach to it with SessionContext(spark)"
             )
         return adopt(SparkSession.builder.getOrCreate())
-    _require_java()
     settings = {**_defaults(master), **{key: _text(value) for key, value in config.items()}}
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default is whatever python3 is on PATH
@@ -58,7 +58,9 @@ def start(master: str | None, config: Mapping[str, Any]) -> Launched:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return _prepared(builder.getOrCreate(), owned=True)
+    with java_for_spark():
+        spark = builder.getOrCreate()
+    return _prepared(spark, owned=True)
 
 
 def stop(spark: SparkSession) -> None:
@@ -188,17 +190,3 @@ def _physical_gib() -> int:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _require_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    if home and not (Path(home) / "bin" / "java").exists():  # Spark then does not look for another one
-        raise HeadraceError(
-            f"JAVA_HOME is {home!r}, but there is no bin/java in it: set it to the directory of a JDK 17 or newer, "
-            "or unset it to use the java on the PATH"
-        )
-    if not home and shutil.which("java") is None:
-        raise HeadraceError(
-            "Spark needs Java and none was found: install OpenJDK 17 (Debian: apt-get install "
-            "openjdk-17-jre-headless) or set JAVA_HOME"
-        )

@@ -50,6 +50,13 @@ def check() -> None:
         )
 
 
+def installed() -> str:
+    """The version of this PySpark, and where it is."""
+    import pyspark
+
+    return f"{pyspark.__version__} at {pyspark.__path__[0]}"
+
+
 def check_server(version: str) -> None:
     """Called when a session of Spark Connect is adopted. Raises HeadraceError for a server that is too old."""
     found = minor_version(version)

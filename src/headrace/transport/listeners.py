@@ -13,6 +13,7 @@ from headrace.push.scratch import PrivateDirectory
 SOCKET_NAME = "endpoint.sock"
 _MAX_SOCKET_PATH_CHARS = 100
 _WILDCARDS = ("0.0.0.0", "::")
+_TRY_SECONDS = 5
 
 
 class TlsIdentity:
@@ -67,3 +68,18 @@ def tcp_listener(host: str, advertised: str | None) -> socket.socket:
         f"cannot listen for the executors on the driver's address ({'; '.join(refusals)}); set "
         "spark.driver.bindAddress to an address of this machine"
     )
+
+
+def try_sockets() -> str:
+    """Connect once over loopback and once over a private Unix socket; returns where those are. Raises OSError."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        socket.create_connection(server.getsockname(), timeout=_TRY_SECONDS).close()
+    directory = private_directory()
+    try:
+        path = os.path.join(directory.path, SOCKET_NAME)
+        with unix_listener(path), socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(_TRY_SECONDS)
+            client.connect(path)
+    finally:
+        directory.close()
+    return os.path.dirname(directory.path)

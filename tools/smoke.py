@@ -60,6 +60,7 @@ def use_command(version: str) -> None:
     shown = output(COMMAND, "sql", "SELECT sum(n) AS s FROM t", "--table", "t=first_tables:numbers")
     assert "19900" in shown, shown
     output(COMMAND, "new", "provider", "first-table")
+    assert "bad" not in output(COMMAND, "doctor")
 
 
 def output(*command: str | Path) -> str:

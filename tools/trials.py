@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,35 +43,41 @@ class Trial:
     def has_command(self) -> bool:
         return "cli" in self.extras
 
+    @property
+    def absent_commands(self) -> tuple[str, ...]:
+        """A Java that the wheel's extra brings is used where there is no other."""
+        return (*COMPILERS, "java") if "java" in self.extras else COMPILERS
+
 
 def trials(readme: str) -> list[Trial]:
-    """The README's own line, which brings the newest Spark, and a bare PySpark of each older version."""
+    """The README's own lines, which bring the newest Spark, and a bare PySpark of each older version."""
     *older, newest = SPARKS
     bare = [Trial(f"beside PySpark {spark}", spark, besides=(f"pyspark=={spark}.*",)) for spark in older]
     middle = Trial(f"with the command, beside PySpark {older[1]}", older[1], "[cli]", bare[1].besides)
-    return [Trial("by the README's line", newest, readme_extras(readme)), bare[0], middle, *bare[2:]]
+    by_readme = [Trial(f"as headrace{extras}", newest, extras) for extras in readme_extras(readme)]
+    return [*by_readme, bare[0], middle, *bare[2:]]
 
 
-def readme_extras(readme: str) -> str:
-    """``[cli,spark]``, as its line for installing says. Raises NotReady where there is no such line."""
-    line = _INSTALL_LINE.search(readme)
-    if line is None:
+def readme_extras(readme: str) -> list[str]:
+    """``[cli,spark]``, as its lines for installing say. Raises NotReady where there is no such line."""
+    found = _INSTALL_LINE.findall(readme)
+    if not found:
         raise NotReady("README.md has no line that installs Headrace by pip")
-    return line[1]
+    return found
 
 
 def try_wheel(wheel: Path, version: str, folder: Path) -> None:
     """Some environments at a time, each removed when it has been tried. Raises NotReady if one fails."""
-    environ = without_compilers(folder / "bin")
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        for done in [pool.submit(_try, one, wheel, version, folder, environ) for one in trials(README.read_text())]:
+        for done in [pool.submit(_try, one, wheel, version, folder) for one in trials(README.read_text())]:
             done.result()
 
 
-def _try(trial: Trial, wheel: Path, version: str, folder: Path, environ: dict[str, str]) -> None:
+def _try(trial: Trial, wheel: Path, version: str, folder: Path) -> None:
     begun = monotonic()
     home = folder / re.sub(r"\W+", "-", trial.name)
     venv.create(home / "environment", with_pip=True)
+    environ = environment_without(trial.absent_commands, home / "bin")
     python = str(home / "environment" / "bin" / "python")
     elsewhere = home / "elsewhere"
     elsewhere.mkdir()
@@ -82,15 +89,16 @@ def _try(trial: Trial, wheel: Path, version: str, folder: Path, environ: dict[st
     print(f"-- installed {trial.name}, tried in {monotonic() - begun:.0f} s", flush=True)
 
 
-def without_compilers(folder: Path) -> dict[str, str]:
-    """This process's environment with all commands of its PATH but the compilers, linked from ``folder``."""
+def environment_without(commands: Sequence[str], folder: Path) -> dict[str, str]:
+    """This process's environment with all commands of its PATH but these, linked from ``folder``."""
     folder.mkdir()
     for directory in os.environ["PATH"].split(os.pathsep):
         for command in Path(directory).iterdir() if Path(directory).is_dir() else ():
             link = folder / command.name
-            if command.name not in COMPILERS and not link.is_symlink():
+            if command.name not in commands and not link.is_symlink():
                 link.symlink_to(command)
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK", "PYSPARK"))}
+    others = ("PYTHON", "SPARK", "PYSPARK", "JAVA_HOME")
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(others)}
     return {**kept, "PATH": str(folder)}
 
 

@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from command_path import path_without
+from tools.trials import environment_without
 
 JAVA_COMMANDS = ("java", "javac", "jar")
 DOCTOR = """
@@ -25,8 +24,7 @@ main()
 
 @pytest.fixture(scope="module")
 def no_java(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    path = path_without(tmp_path_factory.mktemp("commands") / "bin", *JAVA_COMMANDS)
-    return {"PATH": path}
+    return {"PATH": environment_without(JAVA_COMMANDS, tmp_path_factory.mktemp("commands") / "bin")["PATH"]}
 
 
 def doctor(environ: dict[str, str], *, missing: str = "") -> tuple[int, str]:

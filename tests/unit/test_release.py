@@ -67,10 +67,11 @@ def test_release_check_versions_that_differ_are_named(
         release_check.versions_agree(tmp_path)
 
 
-def test_release_check_tries_the_line_of_the_readme_and_every_older_spark() -> None:
+def test_release_check_tries_the_lines_of_the_readme_and_every_older_spark() -> None:
     found = trials.trials((ROOT / "README.md").read_text())
     assert [(one.spark, one.extras, one.besides) for one in found] == [
         ("4.3", "[cli,spark]", ()),
+        ("4.3", "[cli,spark,java]", ()),
         ("4.0", "", ("pyspark==4.0.*",)),
         ("4.1", "[cli]", ("pyspark==4.1.*",)),
         ("4.2", "", ("pyspark==4.2.*",)),
@@ -78,13 +79,14 @@ def test_release_check_tries_the_line_of_the_readme_and_every_older_spark() -> N
 
 
 def test_release_check_readme_without_a_line_to_install_is_not_ready() -> None:
-    assert trials.readme_extras("$ pip install 'headrace[all]'  # so\n") == "[all]"
+    assert trials.readme_extras("$ pip install 'headrace[all]'  # so\n") == ["[all]"]
     with pytest.raises(trials.NotReady, match="no line that installs"):
         trials.readme_extras("pip install headrace")
 
 
-def test_release_check_environment_has_commands_but_no_compiler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("extras", "left"), [("[cli]", ["java", "sh"]), ("[cli,java]", ["sh"])])
+def test_release_check_environment_has_commands_but_no_compiler_and_one_java(
+    extras: str, left: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -92,7 +94,9 @@ def test_release_check_environment_has_commands_but_no_compiler(
         (tools / name).write_text("")
     monkeypatch.setenv("PATH", f"{tools}:/nowhere")
     monkeypatch.setenv("PYTHONPATH", "here")
-    environment = trials.without_compilers(tmp_path / "bin")
-    assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == ["java", "sh"]
+    monkeypatch.setenv("JAVA_HOME", "there")
+    absent = trials.Trial("one", "4.3", extras).absent_commands
+    environment = trials.environment_without(absent, tmp_path / "bin")
+    assert sorted(path.name for path in (tmp_path / "bin").iterdir()) == left
     assert environment["PATH"] == str(tmp_path / "bin")
-    assert "PYTHONPATH" not in environment
+    assert not {"PYTHONPATH", "JAVA_HOME"} & environment.keys()

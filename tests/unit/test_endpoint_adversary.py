@@ -200,7 +200,6 @@ def test_endpoint_bug_while_it_deals_with_a_connection_costs_that_one_only(
         address = endpoint.address(endpoint.offer(opener(), 2))
         with monkeypatch.context() as patched:
             patched.setattr(endpoint_module, place, Bug())
-            patched.setattr(threading, "excepthook", lambda _args: None)
             with Client(address, tcp=True) as client, contextlib.suppress(EOFError, ConnectionError):
                 client.sock.sendall(client.claim(client.greeting()))
                 client.frames()

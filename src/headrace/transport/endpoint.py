@@ -337,6 +337,8 @@ class Endpoint:
             seals = Seals.of_endpoint(self._secret, connection.challenge, received)
             with contextlib.suppress(OSError, TransportError):  # the peer is gone, or is none of ours
                 server.serve(connection.sock, claim.nonce, seals)
+        except Exception:  # a bug of ours: the other side sees a stream that was cut
+            _LOG.exception("a connection to the endpoint failed")
         finally:
             connection.finish()
             self._finished.put(connection)

@@ -42,3 +42,15 @@ def test_executor_killed_midstream_fails_the_query() -> None:
     assert "reader went away" in message
     assert found["producer"] == "ScanEndedError"
     assert found["afterwards"] == 10
+
+
+@pytest.mark.daily
+@pytest.mark.parametrize("master", ["local[2,4]", "local-cluster[1,1,1024]"])
+def test_worker_asked_while_it_frees_what_the_last_task_left_needs_no_second_attempt(master: str) -> None:
+    assert findings("retried.py", master)["workers: garbage"] == [0] * 60
+
+
+@pytest.mark.daily
+@pytest.mark.parametrize("master", ["local[2,4]", "local-cluster[1,1,1024]"])
+def test_worker_killed_while_somebody_keeps_its_connection_open_is_tried_again(master: str) -> None:
+    assert findings("retried.py", master)["workers: killed"] == [1]

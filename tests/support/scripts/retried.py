@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 import psutil
 import pyarrow as pa
@@ -95,6 +96,61 @@ def on_one_machine(ctx: hr.SessionContext, found: dict[str, object]) -> None:
     found["not handed out"] = outcome(consume_after_the_retry)
 
 
+class Attempts(hr.ExecutionPlan):
+    """Partitions of one row: the number of the attempt. ``trouble(attempt)`` comes first, in the worker."""
+
+    schema = SCHEMA
+
+    def __init__(self, partitions: int, trouble) -> None:
+        self.partitioning = hr.UnknownPartitioning(partitions)
+        self.trouble = trouble
+
+    def execute(self, partition: int):
+        attempt = TaskContext.get().attemptNumber()
+        self.trouble(attempt)
+        yield rows(attempt)
+
+
+class AttemptsTable(hr.TableProvider):
+    def __init__(self, partitions: int, trouble) -> None:
+        self.plan = Attempts(partitions, trouble)
+
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        return self.plan
+
+
+def leave_garbage(_attempt: int) -> None:
+    """What takes its time to go, between this task and the worker's next one."""
+
+    class Ring:
+        def __init__(self) -> None:
+            self.own = self
+
+        def __del__(self) -> None:
+            time.sleep(0.05)
+
+    Ring()
+    time.sleep(0.05)
+
+
+def die_at_first(attempt: int) -> None:
+    """Its connection stays open for a while: another process holds it."""
+    if attempt == 0 and os.fork() != 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif attempt == 0:
+        time.sleep(20)
+        os._exit(0)
+
+
+def in_workers(ctx: hr.SessionContext, found: dict[str, object]) -> None:
+    for name, trouble, partitions in (("garbage", leave_garbage, 60), ("killed", die_at_first, 1)):
+        ctx.register_table(name, AttemptsTable(partitions, trouble))
+        found[f"workers: {name}"] = outcome(lambda name=name: ctx.collect(f"SELECT a FROM {name}")["a"].to_pylist())
+
+
 def is_executor(process: psutil.Process) -> bool:
     try:
         return process.name() == "java" and any("CoarseGrainedExecutorBackend" in part for part in process.cmdline())
@@ -128,6 +184,7 @@ def main() -> None:
     }
     with hr.SessionContext(master=master, config=config) as ctx:
         (on_a_cluster if "cluster" in master else on_one_machine)(ctx, found)
+        in_workers(ctx, found)
     print(json.dumps(found))
 
 

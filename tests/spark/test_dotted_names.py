@@ -68,13 +68,3 @@ def test_column_with_a_dot_beside_a_struct_is_filtered_projected_and_aggregated_
         for table in tables:
             found = sorted(map(str, ctx.collect(query.replace("FROM dotted", f"FROM {table}")).to_pylist()))
             assert found == expected, f"{query} of {table}"
-
-
-def test_guarantees_of_two_columns_of_one_dotted_name_are_not_mixed_up() -> None:
-    nested, plain = hr.Column("a", ("b",)), hr.Column("a.b")
-    low = hr.Comparison("<", plain, hr.Literal(10, pa.int64()))
-    high = hr.Comparison(">", nested, hr.Literal(55, pa.int64()))
-    predicate = hr.PruningPredicate([low, high], rows().schema)
-    stats = hr.ContainerStats(columns={"a.b": hr.ColumnStats(min=0, max=3, null_count=0)}, row_count=4)
-    assert hr.guarantees([low, high]) == {"a.b": hr.guarantees([low])["a.b"]}
-    assert list(predicate.keep([stats])) == [True]

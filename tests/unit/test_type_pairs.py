@@ -38,7 +38,7 @@ CASTS = (
     *("string", "binary", "date", "timestamp", "timestamp_ntz"),
 )
 FUNCTIONS = ("UPPER", "CHAR_LENGTH", "ABS", "-", "EXTRACT_YEAR", "EXTRACT_HOUR", "COALESCE", "TRIM")
-DAILY = ("timestamp?ms, tz=UTC?", "string_view", "decimal128(9, 2)", "float64", "dictionary of timestamp?us, tz=UTC?")
+DAILY = ("timestamp?ms, tz=UTC?", "string_view", "decimal128(9, 2)", "double", "dictionary of timestamp?us, tz=UTC?")
 every_type = pytest.mark.parametrize("name", ARRAYS)
 
 

@@ -26,6 +26,9 @@ public final class HeadraceException extends SparkRuntimeException {
   /** Spark knows no conditions but its own, and this is what it calls an error of a table made in Python. */
   private static final String CONDITION = "PYTHON_DATA_SOURCE_ERROR";
 
+  /** The parameter that is the record; read by headrace/spark/connect_failures.py. */
+  private static final String RECORD = "headrace";
+
   private final String text;
   private final String failure;
 
@@ -35,8 +38,9 @@ public final class HeadraceException extends SparkRuntimeException {
     this.failure = failure;
   }
 
+  /** Connect sends a client the parameters of an error, as data; no text shows one that the condition does not name. */
   private static Map<String, String> parameters(String action, String text, String failure) {
-    return new Map.Map4<>("action", action, "type", "table", "msg", text, "headrace", failure);
+    return new Map.Map4<>("action", action, "type", "table", "msg", text, RECORD, failure);
   }
 
   /** An error that arose in the JVM. {@code error} names a class of headrace.errors; {@code place} may be null. */

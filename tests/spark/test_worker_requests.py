@@ -77,6 +77,16 @@ def test_worker_that_is_stopped_ends_its_stream_and_serves_the_next_request(work
     assert_whole(worker, 1)
 
 
+def test_worker_whose_code_never_returns_from_its_interrupt_serves_the_next_request(worker: Worker) -> None:
+    many = 3_000  # enough batches to be still sending when STOP comes, and then it looks whether it is to stop
+    worker.sock.sendall(ten_rows(0, ("deaf", 1), *(("rows", 1), ("sleep", 0.01)) * many))
+    wait_until(lambda: has_begun(worker))
+    worker.sock.sendall(STOP)
+    assert worker.answer(0).ended == FrameKind.ERROR
+    worker.sock.sendall(ten_rows(1))
+    assert_whole(worker, 1)
+
+
 def test_worker_stopped_before_it_takes_the_request_does_not_run_it(worker: Worker) -> None:
     """The main thread still frees what the last task left when request and STOP have both come."""
     worker.sock.sendall(ten_rows(0, ("garbage", 0.3)))

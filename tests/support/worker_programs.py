@@ -28,6 +28,19 @@ class Ring:
         time.sleep(self.seconds)
 
 
+class HardToInterrupt:
+    """Rows whose ``interrupt`` never returns."""
+
+    def __init__(self, rows: Iterator[pa.RecordBatch]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._rows
+
+    def interrupt(self) -> None:
+        time.sleep(FOREVER)
+
+
 @dataclass(frozen=True)
 class Program(hr.ExecutionPlan):
     """Each step is a word and a number: seconds, or how many rows. The rows of one program all hold ``number``."""
@@ -38,6 +51,10 @@ class Program(hr.ExecutionPlan):
     partitioning = hr.UnknownPartitioning(1)
 
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        rows = self._run()
+        return HardToInterrupt(rows) if ("deaf", 1) in self.steps else rows
+
+    def _run(self) -> Iterator[pa.RecordBatch]:
         for word, amount in self.steps:
             if word == "rows":
                 yield pa.record_batch([pa.array([self.number] * int(amount), pa.int64())], schema=NUMBERS)
@@ -49,6 +66,8 @@ class Program(hr.ExecutionPlan):
                 Ring(amount)
             elif word == "import":
                 import_slowly()
+            elif word == "deaf":
+                continue
             elif word == "raise":
                 raise LookupError(f"raised by {self.number}")
             else:

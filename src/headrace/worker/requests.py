@@ -53,16 +53,16 @@ class Requests:
             while True:
                 first = self._exactly(1)
                 if first == STOP and last is not None:
-                    last.stop.request("the query needs no more rows, was cancelled or failed")
+                    _stop(last, "the query needs no more rows, was cancelled or failed")
                 else:
                     last = self._request(first)
                     self._queue.put(last)
         except (OSError, EOFError):
             pass  # a broken connection, its end, and something else than a request are all the end of the requests
         finally:
-            self._queue.put(None)  # first: the user's interrupt may take any time, and the worker is to end
+            self._queue.put(None)
             if last is not None:
-                last.stop.request("the query was cancelled or failed: its connection ended")
+                _stop(last, "the query was cancelled or failed: its connection ended")
 
     def _request(self, first: bytes) -> Request:
         """The request that begins with ``first``. Raises EOFError where something else does."""
@@ -89,6 +89,11 @@ class Requests:
             return
         stop.inside = False  # first: a finally block of the user's must not be interrupted again
         raise StopRequested
+
+
+def _stop(request: Request, reason: str) -> None:
+    """On a thread of its own: the user's ``interrupt`` may take any time, and the next request has to be read."""
+    threading.Thread(target=request.stop.request, args=(reason,), name="headrace-stop", daemon=True).start()
 
 
 def _signal_main_thread() -> bool:

@@ -13,7 +13,7 @@ import headrace as hr
 from headrace.arrow.sending import LARGE_ROWS
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.protocol import TOTALS
-from raw_frames import frame, with_nonce
+from raw_frames import frame, serving
 
 ROWS = LARGE_ROWS
 VALUES = ["a name of more than twelve bytes", "short", "", None, "exactly 12 b", "thirteen byte"]
@@ -229,7 +229,7 @@ def test_broken_columns_as_they_are_are_a_named_error_and_leak_nothing(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, made: Callable[[], bytes], message: str
 ) -> None:
     data = made()
-    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock, nonce: sock.sendall(with_nonce(data, nonce)))
+    monkeypatch.setattr(DriverPartition, "serve", serving(data))
     schema = pa.schema([("c", pa.string())])
     ctx.register_table("broken", hr.SimpleTable(schema, lambda: [], placement=hr.Placement.DRIVER), replace=True)
     with pytest.raises((hr.SchemaMismatchError, hr.TransportError), match=message):
@@ -253,8 +253,6 @@ def test_whole_columns_as_they_are_are_read_where_nulls_hide_anything(
     ctx.register_table("hidden", hr.SimpleTable(schema, lambda: [], placement=hr.Placement.DRIVER), replace=True)
     for array in (pa.DictionaryArray.from_arrays(indices, TEXT.dictionary, safe=False), view_array):
         data = sent(messages(array), 4)
-        monkeypatch.setattr(
-            DriverPartition, "serve", lambda _self, sock, nonce, data=data: sock.sendall(with_nonce(data, nonce))
-        )
+        monkeypatch.setattr(DriverPartition, "serve", serving(data))
         expected = ["a", None, None, "b"] if array is not view_array else VIEWS.to_pylist()
         assert ctx.collect("SELECT c FROM hidden")["c"].to_pylist() == expected

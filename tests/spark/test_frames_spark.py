@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +12,7 @@ import pytest
 import headrace as hr
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.protocol import FRAME_HEADER, MAX_FIRST_BYTES, MAX_SECOND_BYTES
-from headrace.transport.seal import Seals
-from raw_frames import BODY, END, METADATA, NONCE, SCHEMA, frame, header, numbers, sealed, with_nonce
+from raw_frames import BODY, END, METADATA, NONCE, SCHEMA, frame, header, numbers, serving
 from recording import table_of
 
 WRONG = {
@@ -44,11 +41,6 @@ WRONG = {
     "error text": (SCHEMA + frame(4, b"no json"), "an error that cannot be read: no json"),
     "extra bytes": (SCHEMA[:8] + struct.pack("<QQ", 3, NONCE) + SCHEMA[FRAME_HEADER.size :] + b"abc", "bytes more"),
 }
-
-
-def serving(sent: bytes) -> Callable[[DriverPartition, socket.socket, int, Seals], None]:
-    """Serves those very frames, with the tags that they need to be looked at."""
-    return lambda _self, sock, nonce, seals: sock.sendall(sealed(with_nonce(sent, nonce), seals.sent))
 
 
 @pytest.mark.daily(every=3)

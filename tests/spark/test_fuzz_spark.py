@@ -10,7 +10,7 @@ import pytest
 
 import headrace as hr
 from headrace.transport.driver_partition import DriverPartition
-from raw_frames import WHOLE, numbers, with_nonce
+from raw_frames import WHOLE, numbers, serving
 from recording import table_of
 
 
@@ -36,7 +36,7 @@ def test_reader_damaged_stream_is_a_named_error_or_whole_and_leaks_nothing(
     ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     damaged = mutated(seed)
-    monkeypatch.setattr(DriverPartition, "serve", lambda _self, sock, nonce: sock.sendall(with_nonce(damaged, nonce)))
+    monkeypatch.setattr(DriverPartition, "serve", serving(damaged))
     ctx.register_table("t", table_of(pa.table(numbers(0, 3)), placement=hr.Placement.DRIVER))
     try:
         assert ctx.collect("SELECT i, s FROM t").num_rows == 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 
@@ -39,7 +42,7 @@ def sealed(frames: bytes, seal: FrameSeal | None) -> bytes:
     """The same frames with tags, as far as they are whole."""
     assert seal is not None
     done, at = b"", 0
-    while at < len(frames):
+    while at + FRAME_HEADER.size <= len(frames):
         kind, _, _, first, second, _ = FRAME_HEADER.unpack(frames[at : (start := at + FRAME_HEADER.size)])
         if first > MAX_FIRST_BYTES or start + first > len(frames):
             return done + frames[at:]
@@ -48,7 +51,12 @@ def sealed(frames: bytes, seal: FrameSeal | None) -> bytes:
         done += frames[start + first : at]
         if kind in (FrameKind.QUESTION, FrameKind.ANSWER):
             done += seal.tag(frames[start + first : at])
-    return done
+    return done + frames[at:]
+
+
+def serving(sent: bytes) -> Callable[[Any, socket.socket, int, Seals], None]:
+    """In place of a DriverPartition's ``serve``: sends those very frames, with tags, or nobody would look at them."""
+    return lambda _self, sock, nonce, seals: sock.sendall(sealed(with_nonce(sent, nonce), seals.sent))
 
 
 SCHEMA = frame(1, bytes(NUMBERS.serialize()))

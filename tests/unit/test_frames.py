@@ -13,11 +13,13 @@ import pytest
 
 import headrace as hr
 from headrace.arrow.batches import merged
+from headrace.errors import TransportError
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag
 from headrace.transport import frames as frames_module
-from headrace.transport.frames import FrameWriter, send_all
+from headrace.transport.frames import FrameWriter, read_frame, send_all
 from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, TOTALS, FrameKind
+from headrace.transport.seal import FrameSeal
 from headrace.transport.serve import serve_partition
 from raw_frames import NONCE, NUMBERS, TIMEOUT_S, numbers
 from recording import Batches
@@ -144,6 +146,29 @@ def test_frame_writer_held_schema_goes_out_with_the_next_frame(wire: Wire) -> No
     wire.read()
     writer.end()
     assert [kind for kind, _, _ in wire.close()] == [FrameKind.SCHEMA, FrameKind.END]
+
+
+def test_frame_writer_seal_counts_what_is_sent_and_nothing_else(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A held schema that another one takes the place of is not sent, nor is a frame that is too large."""
+    text = pa.schema([("s", pa.string())])
+    as_dictionary = pa.record_batch({"s": pa.array(["a", "b"]).dictionary_encode()})
+    writer = FrameWriter(wire.near, text, NONCE, FrameSeal(b"key"))
+    writer.schema(held=True)
+    writer.batch(as_dictionary)
+    writer.schema(held=True)
+    monkeypatch.setattr(frames_module, "MAX_SECOND_BYTES", 16)
+    with pytest.raises(TransportError, match="a single row 16"):
+        writer.batch(pa.record_batch({"s": ["c" * 1000]}))
+    writer.error("{}")
+    seal = FrameSeal(b"key")
+    kinds = []
+    monkeypatch.undo()
+    while kinds[-1:] != [FrameKind.ERROR]:
+        frame = read_frame(wire.far, NONCE, seal)
+        assert frame is not None
+        kinds.append(frame.kind)
+    expected = [FrameKind.SCHEMA, FrameKind.DICTIONARY, FrameKind.BATCH, FrameKind.SCHEMA, FrameKind.ERROR]
+    assert kinds == expected
 
 
 def test_frame_writer_reader_gone_raises_oserror(wire: Wire) -> None:

@@ -66,7 +66,7 @@ class FrameWriter:
         self._begun = False
         self._has_dictionaries = False
         self._ipc: _IpcWriter | None = None
-        self._held: list[Any] = []
+        self._owes_schema = False
 
     def schema(self, *, told_when_read: bool = False, held: bool = False) -> None:
         """The first frame. ``told_when_read``: the reader is to say ASKING when it waits.
@@ -77,11 +77,9 @@ class FrameWriter:
         self._begun = True
         self._has_dictionaries = any(pa.types.is_dictionary(kind) for kind in self._schema.types)
         self._ipc = None
-        frame = self._frame(FrameKind.SCHEMA, memoryview(_serialized(self._schema)), [], self._flags)
-        if held:
-            self._held = frame
-        else:
-            send_all(self._socket, frame)
+        self._owes_schema = held
+        if not held:
+            send_all(self._socket, self._schema_frame())
 
     def batch(self, batch: pa.RecordBatch) -> None:
         """Large batches go out from where they lie in memory; small ones are cheaper to copy into one piece.
@@ -116,9 +114,14 @@ class FrameWriter:
         self._send(FrameKind.ERROR, memoryview(failure_json.encode()), [])
 
     def _send(self, kind: FrameKind, first: memoryview, second: Sequence[Any]) -> None:
-        frame = self._frame(kind, first, second)
-        held, self._held = self._held, []
-        send_all(self._socket, [*held, *frame])
+        """Frames are made in the order in which they are sent, and all of them are: the seal counts them."""
+        _check_lengths(kind, first, second)
+        owed = self._schema_frame() if self._owes_schema else []
+        self._owes_schema = False
+        send_all(self._socket, [*owed, *self._frame(kind, first, second)])
+
+    def _schema_frame(self) -> list[Any]:
+        return self._frame(FrameKind.SCHEMA, memoryview(_serialized(self._schema)), [], self._flags)
 
     def _frame(self, kind: FrameKind, first: memoryview, second: Sequence[Any], flags: int = 0) -> list[Any]:
         """Has to be sent before the one that is made next."""
@@ -129,17 +132,23 @@ def frame_pieces(
     kind: FrameKind, first: Any, second: Sequence[Any], nonce: int, seal: FrameSeal | None, flags: int = 0
 ) -> list[Any]:
     """A frame, in the pieces of memory in which it lies. Raises TransportError for one that is too large."""
+    body = _check_lengths(kind, first, second)
+    header = FRAME_HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body, nonce)
+    if seal is None:
+        return [header, first, *second]
+    pieces = [header, first, seal.tag(header, first), *second]
+    return [*pieces, seal.tag(*second)] if kind in _SEALED_WHOLE else pieces
+
+
+def _check_lengths(kind: FrameKind, first: Any, second: Sequence[Any]) -> int:
+    """The bytes of the second part. Raises TransportError where either part is too large."""
     body = sum(len(piece) for piece in second)
     if len(first) > MAX_FIRST_BYTES or body > MAX_SECOND_BYTES:
         raise TransportError(
             f"a {kind.name} frame would have {len(first)} and {body} bytes; the schema may have at most "
             f"{MAX_FIRST_BYTES} bytes, and a single row {MAX_SECOND_BYTES}"
         )
-    header = FRAME_HEADER.pack(kind, PROTOCOL_VERSION, flags, len(first), body, nonce)
-    if seal is None:
-        return [header, first, *second]
-    pieces = [header, first, seal.tag(header, first), *second]
-    return [*pieces, seal.tag(*second)] if kind in _SEALED_WHOLE else pieces
+    return body
 
 
 _last_serialized: tuple[pa.Schema, pa.Buffer] | None = None

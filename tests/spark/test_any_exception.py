@@ -10,9 +10,10 @@ from py4j.protocol import Py4JError
 from pyspark import InheritableThread
 
 import headrace as hr
+from failing_queries import check_execute_told, check_planning_told
 from headrace.spark import failures
 from headrace.spark.classic_query import ClassicQuery
-from misbehaving import BadProvider, still_works
+from misbehaving import still_works
 from placements import placements
 from producing import NUMBERS, FunctionTable, numbers, ten_rows
 from pushing import InBackground
@@ -27,15 +28,7 @@ exceptions = pytest.mark.parametrize("name", EXCEPTIONS)
 def test_execute_raising_any_exception_after_rows_is_an_error_that_names_it(
     ctx: hr.SessionContext, name: str, placement: hr.Placement
 ) -> None:
-    ctx.register_table("t", FunctionTable(partial(third_raises, name), partitions=3, placement=placement))
-    with pytest.raises(hr.ProviderError) as caught:
-        ctx.collect("SELECT * FROM t")
-    check_told(name, caught.value)
-    assert (caught.value.table, caught.value.partition) == ("t", 2)
-    with ctx.execute_stream("SELECT * FROM t") as stream, pytest.raises(hr.ProviderError):
-        list(stream)
-    with pytest.raises(hr.ProviderError):
-        stream.read_next_batch()
+    check_execute_told(ctx, name, placement)
     still_works(ctx)
 
 
@@ -45,10 +38,7 @@ def test_execute_raising_any_exception_after_rows_is_an_error_that_names_it(
 def test_planning_raising_any_exception_is_an_error_that_names_it(
     ctx: hr.SessionContext, name: str, method: str
 ) -> None:
-    ctx.register_table("t", BadProvider(method, partial(raise_made, name)))
-    with pytest.raises(hr.ProviderError) as caught:
-        ctx.collect("SELECT * FROM t WHERE a = 1")
-    check_told(name, caught.value)
+    check_planning_told(ctx, name, method)
 
 
 @pytest.mark.daily("StopIteration", "str raises", "traceback raises")

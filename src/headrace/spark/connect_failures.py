@@ -27,12 +27,11 @@ def be_told_of_causes(client: Any) -> None:
     """From now on an exception of ``client`` shows the first of its causes that has a record, if any has.
 
     PySpark drops the causes. Spark wraps what a subquery or one of several stages failed with, and the text of the
-    wrapping says nothing of it. For the calls of PySpark too.
+    wrapping says nothing of it. For the calls of PySpark too. A PySpark without that method shows what it shows.
     """
-    fetch = client._fetch_enriched_error
-    if isinstance(fetch, _Causes):
-        return
-    client._fetch_enriched_error = _Causes(fetch)
+    fetch = getattr(client, "_fetch_enriched_error", None)
+    if fetch is not None and not isinstance(fetch, _Causes):
+        client._fetch_enriched_error = _Causes(fetch)
 
 
 class _Causes:

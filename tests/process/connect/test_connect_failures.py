@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 
 import headrace as hr
 from connect_server import ConnectServer
+from failing_queries import check_execute_told, check_planning_told
 from headrace.spark import connect_query, launch
 from misbehaving import BadProvider
 from placements import placements
@@ -48,15 +49,7 @@ def server() -> Iterator[ConnectServer]:
 def test_connect_execute_raising_any_exception_after_rows_is_an_error_that_names_it(
     ctx: hr.SessionContext, name: str, placement: hr.Placement
 ) -> None:
-    ctx.register_table("t", FunctionTable(partial(third_raises, name), partitions=3, placement=placement))
-    with pytest.raises(hr.ProviderError) as caught:
-        ctx.collect("SELECT * FROM t")
-    check_told(name, caught.value)
-    assert (caught.value.table, caught.value.partition) == ("t", 2)
-    with ctx.execute_stream("SELECT * FROM t") as stream, pytest.raises(hr.ProviderError):
-        list(stream)
-    with pytest.raises(hr.ProviderError):
-        stream.read_next_batch()
+    check_execute_told(ctx, name, placement)
 
 
 @pytest.mark.daily("scan-failed process", "supports_filters_pushdown-metaclass raises", "scan-half a surrogate")
@@ -65,10 +58,7 @@ def test_connect_execute_raising_any_exception_after_rows_is_an_error_that_names
 def test_connect_planning_raising_any_exception_is_an_error_that_names_it(
     ctx: hr.SessionContext, name: str, method: str
 ) -> None:
-    ctx.register_table("t", BadProvider(method, partial(raise_made, name)))
-    with pytest.raises(hr.ProviderError) as caught:
-        ctx.collect("SELECT * FROM t WHERE a = 1")
-    check_told(name, caught.value)
+    check_planning_told(ctx, name, method)
 
 
 def test_connect_failed_process_comes_back_with_its_attributes(ctx: hr.SessionContext) -> None:

@@ -23,6 +23,7 @@ from endpoints import Client, opener, reads_whole, trusting_anyone
 from headrace.transport import endpoint as endpoint_module
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.protocol import CHALLENGE, CLAIM
+from headrace.transport.seal import Seals
 from producing import wait_until
 
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, no time
@@ -206,3 +207,34 @@ def test_endpoint_bug_while_it_deals_with_a_connection_costs_that_one_only(
         assert reads_whole(address, tcp=True)
     finally:
         endpoint.close()
+
+
+class Holding:
+    """A partition that keeps its socket until it is let go, whatever else happens to it."""
+
+    def __init__(self) -> None:
+        self.sock: socket.socket | None = None
+        self.let_go = threading.Event()
+
+    def serve(self, sock: socket.socket, _nonce: int, _seals: Seals) -> None:
+        self.sock = sock
+        self.let_go.wait(60)
+
+    def stop(self, reason: str) -> None: ...
+
+
+def test_endpoint_closed_while_a_thread_uses_a_socket_leaves_it_its_descriptor() -> None:
+    """Else the next connection gets the descriptor, and what the thread still sends goes there."""
+    endpoint = Endpoint("127.0.0.1", "127.0.0.1")
+    partition = Holding()
+    address = endpoint.address(endpoint.offer(lambda _claim: partition, 1))
+    with Client(address, tcp=True) as client:
+        client.sock.sendall(client.claim(client.greeting()))
+        wait_until(lambda: partition.sock is not None)
+        endpoint.close()
+        client.read(0)  # its proof
+        assert client.sock.recv(1) == b""
+        assert partition.sock is not None
+        assert partition.sock.fileno() >= 0
+        partition.let_go.set()
+        wait_until(lambda: partition.sock is not None and partition.sock.fileno() < 0)

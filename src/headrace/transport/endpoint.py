@@ -65,6 +65,7 @@ class _Connection:
     greeted: bool = False
     received: bytearray = field(default_factory=bytearray)
     claimed: bool = False
+    served: bool = False  # a thread uses the socket, and hands the connection back at its end
     lease: SenderLease | None = None  # of a TCP connection
     lock: threading.Lock = field(default_factory=threading.Lock)
     server: PartitionServer | None = None  # once it is open
@@ -113,6 +114,7 @@ class Endpoint:
         self._wake_reader.setblocking(False)
         self._finished: queue.SimpleQueue[_Connection] = queue.SimpleQueue()
         self._closing = False
+        self._ended = False
         self._poll = select.poll()
         self._connections: dict[int, _Connection] = {}
         self._renewal = 0.0
@@ -176,6 +178,8 @@ class Endpoint:
             for connection in list(self._connections.values()):
                 self._stop(connection, "the session context was closed")
                 self._drop(connection)
+            self._ended = True
+            self._drop_finished()
             for sock in (*self._listeners, self._wake_reader, self._wake_writer):
                 sock.close()
             self._directory.close()
@@ -196,8 +200,7 @@ class Endpoint:
                     self._wake_reader.recv(4096)
         self._drop_late_handshakes()
         self._renew_leases()
-        while not self._finished.empty():
-            self._drop(self._finished.get())
+        self._drop_finished()
 
     def _poll_timeout_ms(self) -> int | None:
         due = [c.deadline for c in self._connections.values() if not c.claimed]
@@ -309,9 +312,11 @@ class Endpoint:
             name=f"headrace-partition-{partition}",
             daemon=True,
         )
+        connection.served = True
         try:
             thread.start()
         except RuntimeError:  # the process can have no more threads: this query fails, others go on
+            connection.served = False
             self._drop(connection)
 
     def _stop(self, connection: _Connection, reason: str) -> None:
@@ -343,22 +348,35 @@ class Endpoint:
             connection.finish()
             self._finished.put(connection)
             self._wake()
+            if self._ended:  # nobody takes it back any more
+                connection.sock.close()
 
     def _drop_late_handshakes(self) -> None:
         now = time.monotonic()
         for connection in [c for c in self._connections.values() if not c.claimed and c.deadline <= now]:
             self._drop(connection)
 
+    def _drop_finished(self) -> None:
+        while not self._finished.empty():
+            connection = self._finished.get()
+            connection.served = False
+            self._drop(connection)
+
     def _drop(self, connection: _Connection) -> None:
-        """Never raises. A second time nothing happens."""
+        """Never raises. A second time nothing happens.
+
+        A socket that a thread still uses is shut down, and closed when the thread is done with it: a new connection may
+        get its descriptor, and OpenSSL would write to that one.
+        """
         if self._connections.get(connection.fd) is not connection:
             return
-        del self._connections[connection.fd]
         with contextlib.suppress(KeyError):
             self._poll.unregister(connection.fd)
         _shut_down(connection.sock)
-        with contextlib.suppress(OSError):
-            connection.sock.close()
+        if not connection.served:
+            del self._connections[connection.fd]
+            with contextlib.suppress(OSError):
+                connection.sock.close()
 
 
 def _shut_down(sock: socket.socket) -> None:

@@ -67,6 +67,14 @@ def ctx(spark: SparkSession) -> Iterator[hr.SessionContext]:
         yield context
 
 
+@pytest.fixture
+def drops_views(spark: SparkSession) -> Iterator[None]:
+    """For tests that hold a table against a view of Spark's own: the views are dropped after each."""
+    yield
+    for name in ("by_spark", "plain"):
+        spark.catalog.dropTempView(name)
+
+
 @pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"])
 def adaptive(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
     """Spark's adaptive execution on, and off: for tests of what a query does while it runs."""

@@ -14,6 +14,8 @@ from database_queries import compare_part
 from effort import cases, share
 from random_databases import POSTGRES, fill_postgres
 
+pytestmark = pytest.mark.usefixtures("drops_views")
+
 if TYPE_CHECKING:
     from postgres import Postgres
 
@@ -23,7 +25,7 @@ PARTS = share(share(range(20)))  # 2,000 queries in make soak; else three parts 
 @pytest.mark.timeout(900)  # the first one may have to install PostgreSQL
 @pytest.mark.daily("0")
 @pytest.mark.parametrize("part", PARTS)
-def test_postgres_answers_database_queries_as_spark_does(
+def test_postgres_answers_random_queries_as_spark_does(
     ctx: hr.SessionContext, postgres: Postgres, tmp_path: Path, part: int
 ) -> None:
     def make(columns: dict[str, list[Any]], rng: Random) -> hr.AdbcTable:

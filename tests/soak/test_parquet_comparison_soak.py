@@ -9,6 +9,8 @@ import pytest
 import headrace as hr
 from parquet_comparison import QUERIES, compare
 
+pytestmark = pytest.mark.usefixtures("drops_views")
+
 
 @pytest.mark.parametrize("seed", range(100, 100 + 2000 // QUERIES))
 def test_parquet_files_of_any_writer_are_read_as_spark_reads_them(

@@ -16,7 +16,7 @@ import pytest
 import headrace as hr
 from session_settings import session_settings
 
-pytestmark = pytest.mark.daily("adaptive*")  # as most sessions are
+pytestmark = [pytest.mark.daily("adaptive*"), pytest.mark.usefixtures("drops_views")]  # adaptive as most sessions are
 
 FILES, ROWS = 4, 25
 TYPES = {

@@ -10,6 +10,8 @@ import pytest
 import headrace as hr
 from session_settings import session_settings
 
+pytestmark = pytest.mark.usefixtures("drops_views")
+
 ROWS = """
     SELECT id, at, d, n, named_struct('at', at, 'l', array(at), 'm', map('k', at)) AS s FROM VALUES
     (1, timestamp'2020-01-01 00:00:00', date'2020-01-01', timestamp_ntz'2020-01-01 00:00:00'),

@@ -10,6 +10,8 @@ import headrace as hr
 from effort import cases
 from parquet_comparison import QUERIES, compare
 
+pytestmark = pytest.mark.usefixtures("drops_views")
+
 
 @pytest.mark.parametrize("seed", range(cases(6)))
 def test_parquet_files_of_any_writer_are_read_as_spark_reads_them(

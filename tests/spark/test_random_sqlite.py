@@ -13,13 +13,15 @@ from database_queries import compare_part
 from effort import cases, share
 from random_databases import SQLITE, fill_sqlite
 
+pytestmark = pytest.mark.usefixtures("drops_views")
+
 PARTS = share(share(range(20)))  # 2,000 queries in make soak; else three parts of 33, of which make test runs the first
 
 
 @pytest.mark.timeout(900)
 @pytest.mark.daily("0")
 @pytest.mark.parametrize("part", PARTS)
-def test_sqlite_answers_database_queries_as_spark_does(ctx: hr.SessionContext, tmp_path: Path, part: int) -> None:
+def test_sqlite_answers_random_queries_as_spark_does(ctx: hr.SessionContext, tmp_path: Path, part: int) -> None:
     def make(columns: dict[str, list[Any]], rng: Random) -> hr.AdbcTable:
         path = str(tmp_path / f"{rng.random()}.db")
         fill_sqlite(path, "random_rows", columns)

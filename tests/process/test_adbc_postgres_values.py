@@ -202,7 +202,7 @@ def test_credentials_that_have_become_wrong_are_in_no_error_of_a_query(
     postgres.run("DROP TABLE IF EXISTS shown", "CREATE TABLE shown AS SELECT 1 AS n")
     postgres.run("DROP ROLE IF EXISTS reader")
     postgres.run("CREATE ROLE reader LOGIN PASSWORD 'Hunter@zwei'", "GRANT SELECT ON shown TO reader")
-    uri = f"postgresql://reader:{secret}@127.0.0.1:{postgres.port}/postgres"
+    uri = f"postgresql://reader:{secret}@127.0.0.1:{postgres.port}/{postgres.database}"
     try:
         ctx.register_table("shown", hr.AdbcTable("postgresql", uri, "shown"))
         assert ctx.collect("SELECT n FROM shown").num_rows == 1

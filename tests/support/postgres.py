@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,16 @@ _START_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Postgres:
-    """One running server; its database is UTF8 and sorts text by a language, not by bytes."""
+    """One database of a running server; it is UTF8 and sorts text by a language, not by bytes."""
 
     port: int
     password: str = field(repr=False)
     pid: int = 0
+    database: str = "postgres"
 
     @property
     def uri(self) -> str:
-        return f"postgresql://postgres:{self.password}@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://postgres:{self.password}@127.0.0.1:{self.port}/{self.database}"
 
     def connect(self) -> Any:
         import adbc_driver_postgresql.dbapi
@@ -51,10 +52,18 @@ class Postgres:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
+def postgres_server() -> Iterator[Postgres]:
     """Fails, not skips, where PostgreSQL can neither be found nor installed."""
     with running_postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def postgres(postgres_server: Postgres, request: pytest.FixtureRequest) -> Postgres:
+    """An empty database for each file of tests: names that one file uses are free in every other."""
+    database: str = request.module.__name__.rpartition(".")[2]
+    postgres_server.run(f"CREATE DATABASE {database}")
+    return replace(postgres_server, database=database)
 
 
 @contextlib.contextmanager

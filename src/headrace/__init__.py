@@ -69,8 +69,8 @@ from headrace.tables.sorted import SortedTable
 from headrace.tables.streams import StreamTable
 
 if typing.TYPE_CHECKING:
-    from headrace.spark.as_data_source import as_data_source
-    from headrace.spark.data_source import from_data_source
+    from headrace.spark.data_source.as_data_source import as_data_source
+    from headrace.spark.data_source.from_data_source import from_data_source
     from headrace.spark.progress import Progress
     from headrace.spark.results import ResultStream
     from headrace.spark.session import SessionContext
@@ -160,8 +160,8 @@ _NEEDS_PYSPARK = {
     "Progress": "headrace.spark.progress",
     "ResultStream": "headrace.spark.results",
     "SessionContext": "headrace.spark.session",
-    "as_data_source": "headrace.spark.as_data_source",
-    "from_data_source": "headrace.spark.data_source",
+    "as_data_source": "headrace.spark.data_source.as_data_source",
+    "from_data_source": "headrace.spark.data_source.from_data_source",
 }
 
 

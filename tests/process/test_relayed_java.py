@@ -13,8 +13,8 @@ import pytest
 
 from endpoints import opener_of
 from headrace.errors import HeadraceError
+from headrace.results.inbox import ResultInbox
 from headrace.transport.endpoint import Endpoint
-from headrace.transport.inbox import ResultInbox
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import PLANNER_VERSION
 from java_checks import GOLDEN, java_check

@@ -12,7 +12,7 @@ from pyspark import InheritableThread
 import headrace as hr
 from failing_queries import check_execute_told, check_planning_told
 from headrace.spark import failures
-from headrace.spark.classic_query import ClassicQuery
+from headrace.spark.classic.query import ClassicQuery
 from misbehaving import still_works
 from placements import placements
 from producing import NUMBERS, FunctionTable, numbers, ten_rows

@@ -36,7 +36,7 @@ from pyspark.sql.datasource import (  # noqa: E402
 )
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType  # noqa: E402
 
-from headrace.spark.data_source_filters import pushed_filter  # noqa: E402
+from headrace.spark.data_source.filters import pushed_filter  # noqa: E402
 
 
 class PushingReader(DataSourceReader):

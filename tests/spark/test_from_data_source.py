@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField, StructType
 
 import headrace as hr
-from headrace.spark.data_source_plan import DataSourcePlan
+from headrace.spark.data_source.plan import DataSourcePlan
 from versions import has
 
 ROWS = 700

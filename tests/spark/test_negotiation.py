@@ -387,6 +387,6 @@ def test_negotiation_filters_are_offered_once_and_only_their_answers_come_back(c
 
 
 def test_connector_of_another_release_is_refused(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.spark.classic.PLANNER_VERSION", 99)
+    monkeypatch.setattr("headrace.spark.classic.session.PLANNER_VERSION", 99)
     with pytest.raises(hr.TransportError, match=r"this package speaks \(99, \d+\)"):
         hr.SessionContext(spark)

@@ -17,9 +17,9 @@ from pyspark.errors import PySparkException
 from rich.console import Console
 
 import headrace as hr
+from headrace.results import inbox
 from headrace.spark import session
 from headrace.spark.progress import ProgressBar
-from headrace.transport import inbox
 from producing import NUMBERS, FunctionTable, numbers, wait_until
 from pushing import ROWS, InBackground, Producer, rows, running_jobs
 

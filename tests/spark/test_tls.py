@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
-import headrace.spark.classic
+import headrace.spark.classic.session
 from certificates import make_identity
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.protocol import HANDSHAKE_SECONDS
@@ -40,7 +40,7 @@ def endpoint(tmp_path: Path) -> TcpOnlyEndpoint:
 def tls_ctx(
     spark: SparkSession, endpoint: TcpOnlyEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[hr.SessionContext]:
-    monkeypatch.setattr(headrace.spark.classic, "_endpoint", lambda launched: endpoint)
+    monkeypatch.setattr(headrace.spark.classic.session, "_endpoint", lambda launched: endpoint)
     with hr.SessionContext(spark) as ctx:
         yield ctx
 
@@ -85,4 +85,4 @@ def test_tls_plaintext_client_gets_nothing_and_disturbs_nobody(
 
 def test_tls_with_certificate_but_no_key_is_a_named_error(spark: SparkSession) -> None:
     with pytest.raises(hr.HeadraceError, match=r"spark\.headrace\.tls\.key"):
-        headrace.spark.classic.tls_identity({"spark.headrace.tls.certificate": "driver.pem"}.get)
+        headrace.spark.classic.session.tls_identity({"spark.headrace.tls.certificate": "driver.pem"}.get)

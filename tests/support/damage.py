@@ -7,8 +7,8 @@ import socket
 import struct
 
 from headrace.errors import HeadraceError
+from headrace.results.inbox import ResultInbox
 from headrace.transport.claims import Claim
-from headrace.transport.inbox import ResultInbox
 from raw_frames import NONCE, NUMBERS, UNSEALED
 
 _INTERESTING = (0, 1, 0xFFFFFFFF, 0x7FFFFFFF, 0x80000000, 255, 4096, 0x7FFFFF00)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from headrace.results.inbox import ResultInbox
+from headrace.results.receiver import PartitionReceiver
 from headrace.transport.claims import Claim
-from headrace.transport.inbox import ResultInbox
-from headrace.transport.receiver import PartitionReceiver
 
 SCHEMA = pa.schema([("a", pa.int64())])
 NONCE = 77

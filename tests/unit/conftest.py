@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 import inboxes
+from headrace.results.inbox import ResultInbox
 from headrace.transport.endpoint import Endpoint
-from headrace.transport.inbox import ResultInbox
 
 
 @pytest.fixture(autouse=True)

@@ -18,8 +18,8 @@ from endpoints import Client, opener, reads_whole
 from headrace.execute.partition_stream import ScanTask
 from headrace.push.channel import Channel
 from headrace.push.packing import Packing
-from headrace.push.spill import ArrowSpill
 from headrace.push.table import StreamingTable
+from headrace.spill.arrow_spill import ArrowSpill
 from headrace.transport.claims import Claim
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import headrace as hr
 from damage import damaged, is_refused
 from effort import cases
+from headrace.results.inbox import ResultInbox
 from headrace.transport.claims import Claim
 from headrace.transport.frames import read_frame
-from headrace.transport.inbox import ResultInbox
 from headrace.transport.protocol import FRAME_HEADER, FrameKind
 from raw_frames import NONCE, NUMBERS, UNSEALED, WHOLE
 

@@ -15,9 +15,11 @@ ROOMS: list[tuple[str, list[str]]] = [
     ("pruning", ["pruning", "pruning.*"]),
     ("tables", ["tables", "tables.*"]),
     ("execute", ["execute", "execute.*"]),
+    ("spill", ["spill", "spill.*"]),
     ("push", ["push", "push.*"]),
     ("negotiate", ["negotiate", "negotiate.*"]),
     ("transport", ["transport", "transport.*"]),
+    ("results", ["results", "results.*"]),
     ("worker", ["worker", "worker.*"]),
     ("testing", ["testing", "testing.*"]),
     ("exports", [""]),
@@ -30,14 +32,14 @@ UPWARDS = {
     ("", "spark.session"),  # SessionContext, on first use
     ("", "spark.results"),  # ResultStream and Progress, for type checkers
     ("", "spark.progress"),
-    ("", "spark.as_data_source"),  # as_data_source and from_data_source, for type checkers
-    ("", "spark.data_source"),
+    ("", "spark.data_source.as_data_source"),  # as_data_source and from_data_source, for type checkers
+    ("", "spark.data_source.from_data_source"),
 }
 
 OUTSIDE: dict[str, list[str]] = {
     "pyspark": ["spark.*", "worker.daemon", "worker.logs", "worker.spark_task"],
     "py4j": ["spark.*"],
-    "socket": ["transport.*", "worker.task"],
+    "socket": ["transport.*", "results.receiver", "worker.task"],
     "socketserver": ["transport.*"],
     "ssl": ["transport.*"],
     "sqlglot": ["expr.to_sql", "expr.sql_values"],

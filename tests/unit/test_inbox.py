@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-import headrace.transport.inbox as inbox_module
+import headrace.results.inbox as inbox_module
 from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
-from headrace.transport.inbox import ResultInbox
+from headrace.results.inbox import ResultInbox
 from inboxes import SCHEMA, batch, sender, values
 from producing import wait_until
 from pushing import InBackground

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import headrace.transport.receiver as receiver_module
+import headrace.results.receiver as receiver_module
 from certificates import make_identity
 from headrace.errors import StreamError, TransportError
+from headrace.results.inbox import ResultInbox
 from headrace.transport.frames import FrameWriter
-from headrace.transport.inbox import ResultInbox
 from headrace.transport.listeners import TlsIdentity
 from headrace.transport.protocol import FRAME_HEADER, PROTOCOL_VERSION, RECEIPT, TOTALS, FrameKind
 from inboxes import NONCE, SCHEMA, batch, sender, values

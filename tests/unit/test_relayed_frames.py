@@ -12,9 +12,9 @@ import pytest
 
 from endpoints import NONCE, Client, opener
 from headrace.errors import HeadraceError, TransportError
+from headrace.results.inbox import ResultInbox
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.frames import FrameWriter, frame_pieces, read_frame, send_all
-from headrace.transport.inbox import ResultInbox
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import RECEIPT, FrameKind
 from inboxes import SCHEMA, batch, values
@@ -131,8 +131,9 @@ def test_question_changed_on_its_way_is_not_answered(endpoint: Endpoint) -> None
         def altered(what: str) -> None:
             asked.clear()
             answer = ask()
-            if "sent twice" in what:  # the first of the two is the honest one
-                assert (answer, asked) == ("{}", [("add_table", QUESTION)])
+            if "sent twice" in what:  # the first of the two is the honest one; the second may cut its answer short
+                assert answer in ("{}", None)
+                assert asked == [("add_table", QUESTION)]
             else:
                 assert (answer, asked) == (None, []), what
 

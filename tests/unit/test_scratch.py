@@ -14,13 +14,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.push.scratch import PrivateDirectory, remove_leftovers
-from headrace.push.spill import ArrowSpill
+from headrace.spill.arrow_spill import ArrowSpill
+from headrace.spill.private_directory import PrivateDirectory, remove_leftovers
 
 OWNER = """
 import os, sys, threading
 import pyarrow as pa
-from headrace.push.spill import ArrowSpill
+from headrace.spill.arrow_spill import ArrowSpill
 from headrace.transport.endpoint import Endpoint
 
 os.umask(0)

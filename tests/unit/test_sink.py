@@ -14,7 +14,7 @@ import pytest
 
 from headrace.errors import ScanEndedError, SinkClosedError, WriteTimeout
 from headrace.push.channel import END
-from headrace.push.spill import ArrowSpill
+from headrace.spill.arrow_spill import ArrowSpill
 from sinks import SCHEMA, batch, new_sink, received, xs
 
 PATIENCE_S = 60.0

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.errors import HeadraceError
 from headrace.negotiate.registry import RegisteredTable
 from headrace.spark.catalog_names import CatalogNames
-from headrace.spark.explain import Explanation
+from headrace.spark.explain.explanation import Explanation
 from headrace.spark.results import RunningQuery
 
 

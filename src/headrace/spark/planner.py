@@ -22,12 +22,12 @@ from headrace.negotiate.pickling import pickled_task
 from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import Registry
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
+from headrace.results.inbox import ResultInbox
 from headrace.spark.catalogs import Catalogs
 from headrace.spark.offers import take_offers
 from headrace.spark.planning_settings import planning_for
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.endpoint import Endpoint
-from headrace.transport.inbox import ResultInbox
 from headrace.worker.payload import payload_of
 
 

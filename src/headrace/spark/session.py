@@ -32,19 +32,19 @@ from headrace.provider import TableProvider
 from headrace.push.channel import Channel
 from headrace.push.packing import Packed, Packing
 from headrace.push.sink import TableSink
-from headrace.push.spill import ArrowSpill
 from headrace.push.table import StreamingTable
 from headrace.spark import launch
 from headrace.spark.attached import Attached, is_connect
 from headrace.spark.catalog_names import check_catalog_name
-from headrace.spark.classic import ClassicSpark
-from headrace.spark.explain import Explanation
+from headrace.spark.classic.session import ClassicSpark
+from headrace.spark.explain.explanation import Explanation
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
+from headrace.spill.arrow_spill import ArrowSpill
 from headrace.tables.choose import not_a_provider
 
 if TYPE_CHECKING:
-    from headrace.spark.connect import ConnectSpark
+    from headrace.spark.connect.session import ConnectSpark
 
 
 class SessionContext:
@@ -382,7 +382,7 @@ class SessionContext:
 def _connect_spark() -> type[ConnectSpark]:
     """Only a session of Spark Connect needs the packages that this imports. Raises HeadraceError without them."""
     try:
-        from headrace.spark.connect import ConnectSpark
+        from headrace.spark.connect.session import ConnectSpark
     except (ImportError, SystemExit) as error:  # PySpark takes ``python -c`` for its doctests, and would end it
         raise HeadraceError(
             "a Spark Connect session needs packages of which one is not installed: pip install 'headrace[connect]'"

@@ -8,7 +8,7 @@ import ssl
 from pathlib import Path
 
 from headrace.errors import TransportError
-from headrace.push.scratch import PrivateDirectory
+from headrace.spill.private_directory import PrivateDirectory
 
 SOCKET_NAME = "endpoint.sock"
 _MAX_SOCKET_PATH_CHARS = 100

@@ -18,7 +18,7 @@ import headrace as hr
 from certificates import make_identity
 from connect_server import ConnectServer
 from connecting import hides_the_unix_socket
-from headrace.spark.connect_sessions import KnownSession
+from headrace.spark.connect.artifacts import KnownSession
 from producing import FunctionTable, ten_rows, wait_until
 
 pytestmark = pytest.mark.timeout(200)

@@ -17,7 +17,8 @@ from pyspark.errors import PySparkException
 import headrace as hr
 from connect_server import ConnectServer
 from failing_queries import check_execute_told, check_planning_told
-from headrace.spark import connect_query, launch
+from headrace.spark import launch
+from headrace.spark.connect import query as connect_query
 from misbehaving import BadProvider
 from placements import placements
 from producing import NUMBERS, FunctionTable, numbers, ten_rows, wait_until

@@ -19,7 +19,7 @@ import pytest
 
 import headrace as hr
 from connect_server import ConnectServer
-from headrace.spark.connect_patience import PATIENCE_SECONDS
+from headrace.spark.connect.patience import PATIENCE_SECONDS
 from placements import placements
 from producing import FunctionTable, Marks, numbers, wait_until
 

@@ -26,7 +26,7 @@ public final class HeadraceException extends SparkRuntimeException {
   /** Spark knows no conditions but its own, and this is what it calls an error of a table made in Python. */
   private static final String CONDITION = "PYTHON_DATA_SOURCE_ERROR";
 
-  /** The parameter that is the record; read by headrace/spark/connect_failures.py. */
+  /** The parameter that is the record; read by headrace/spark/connect/failures.py. */
   private static final String RECORD = "headrace";
 
   private final String text;

@@ -37,7 +37,7 @@ import org.headrace.spark.transport.SessionPython;
  * standard input.
  */
 final class PlannerProcess extends SparkListener implements Planner {
-  private static final String MODULE = "headrace.spark.planner_process";
+  private static final String MODULE = "headrace.spark.connect.planner_process";
   private static final long START_SECONDS = 60;
   private static final Map<String, String> WITHOUT_TABLES =
       Map.of(

@@ -10,7 +10,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from headrace.push.scratch import PrivateDirectory
+from headrace.spill.private_directory import PrivateDirectory
 
 
 class ArrowSpill:

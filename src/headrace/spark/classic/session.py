@@ -16,8 +16,8 @@ from headrace.errors import HeadraceError, TransportError
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch
 from headrace.spark.catalog_names import CatalogNames
-from headrace.spark.classic_query import ClassicQuery
-from headrace.spark.explain import Explanation, explain
+from headrace.spark.classic.query import ClassicQuery
+from headrace.spark.explain.explanation import Explanation, explain
 from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm, translate
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.launch import Launched

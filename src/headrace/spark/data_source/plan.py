@@ -15,7 +15,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 from headrace.arrow.batches import batch_without_columns, same_columns
 from headrace.arrow.sources import close_sources
 from headrace.plan import ExecutionPlan, UnknownPartitioning
-from headrace.spark.data_source_errors import invalid_return_type, schema_mismatch
+from headrace.spark.data_source.errors import invalid_return_type, schema_mismatch
 from headrace.spark.versions import arrow_schema, converter
 
 _FIRST_ROWS, _MOST_ROWS = 256, 16_384  # the first rows soon, and then as many as are quick to turn

@@ -8,7 +8,15 @@ from headrace.negotiate.joins import OfferedJoin
 from headrace.negotiate.planned import PlannedScan
 from headrace.provider import JoiningProvider
 from headrace.spark import versions
-from headrace.spark.physical_plan import EXCHANGES, PASS_ROWS_ON, FoundScan, Step, conditions, elements, scans_of
+from headrace.spark.explain.physical_plan import (
+    EXCHANGES,
+    PASS_ROWS_ON,
+    FoundScan,
+    Step,
+    conditions,
+    elements,
+    scans_of,
+)
 from headrace.spark.planner import Planner
 
 _OFFERED = ("Inner", "LeftOuter", "RightOuter")

@@ -18,7 +18,7 @@ from headrace.transport.protocol import ALIVE, ALIVE_SECONDS, RECEIPT, STALL_SEC
 from headrace.transport.seal import Seals
 
 if TYPE_CHECKING:
-    from headrace.transport.inbox import ResultInbox
+    from headrace.results.inbox import ResultInbox
 
 _RECEIVE_BUFFER_BYTES = 1 << 20
 _CANCEL_GRACE_SECONDS = 5.0  # how long a task may take to be cancelled before its connection is broken

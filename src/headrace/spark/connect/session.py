@@ -20,13 +20,13 @@ from headrace.negotiate.pickling import pickled_table
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch, versions
 from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
-from headrace.spark.classic import tls_identity
-from headrace.spark.connect_explain import explain
-from headrace.spark.connect_failures import be_told_of_causes, headrace_errors, naming_a_lost_server, translate
-from headrace.spark.connect_patience import answers, be_told_of_a_lost_server
-from headrace.spark.connect_query import ConnectQuery
-from headrace.spark.connect_sessions import KnownSession
-from headrace.spark.explain import Explanation
+from headrace.spark.classic.session import tls_identity
+from headrace.spark.connect.artifacts import KnownSession
+from headrace.spark.connect.failures import be_told_of_causes, headrace_errors, naming_a_lost_server, translate
+from headrace.spark.connect.patience import answers, be_told_of_a_lost_server
+from headrace.spark.connect.query import ConnectQuery
+from headrace.spark.explain.connect import explain
+from headrace.spark.explain.explanation import Explanation
 from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.planning import PlanningConnection

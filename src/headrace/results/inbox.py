@@ -16,9 +16,9 @@ from time import monotonic
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
-from headrace.push.spill import ArrowSpill
+from headrace.results.receiver import PartitionReceiver
+from headrace.spill.arrow_spill import ArrowSpill
 from headrace.transport.claims import Claim
-from headrace.transport.receiver import PartitionReceiver
 
 _MAX_WAITING_BYTES = 128 << 20  # of all partitions: room for the tasks that run beside the one whose turn it is
 _MAX_CURRENT_BYTES = 16 << 20  # of the partition whose turn it is: more would only be a slow caller's

@@ -16,8 +16,8 @@ from headrace.errors import HeadraceError, RegistrationError, UnsupportedTypeErr
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest
 from headrace.provider import FilterPushdown, NestedLiterals, PerScanProvider, TableProvider
-from headrace.spark.data_source_errors import extraneous_filters, pushdown_disabled, type_mismatch
-from headrace.spark.data_source_plan import DataSourcePlan
+from headrace.spark.data_source.errors import extraneous_filters, pushdown_disabled, type_mismatch
+from headrace.spark.data_source.plan import DataSourcePlan
 from headrace.spark.planning_settings import source_filters_are_off
 from headrace.spark.versions import (
     arrow_schema,
@@ -126,7 +126,7 @@ class DataSourceScan(NestedLiterals):
 
     def _push(self, reader: DataSourceReader, filters: Sequence[Expr]) -> list[FilterPushdown]:
         """EXACT for those the reader keeps, INEXACT for those it returns: it may have used them in part."""
-        from headrace.spark.data_source_filters import pushed_filter  # of Filter classes that 4.0 does not have
+        from headrace.spark.data_source.filters import pushed_filter  # of Filter classes that 4.0 does not have
 
         given = {index: made for index, expr in enumerate(filters) if (made := pushed_filter(expr)) is not None}
         answered = list(reader.pushFilters(list(given.values()))) if given else []

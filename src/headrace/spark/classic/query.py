@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyspark import InheritableThread
 from pyspark.sql import DataFrame
 
+from headrace.results.inbox import ResultInbox
 from headrace.spark.failures import LOST, translate
 from headrace.spark.launch import connector_class
 from headrace.spark.planner import Planner
 from headrace.spark.results import check_types
 from headrace.transport.endpoint import Endpoint
-from headrace.transport.inbox import ResultInbox
 
 _CANCEL_AGAIN_SECONDS = 0.05
 _CANCEL_SECONDS = 30.0

@@ -19,8 +19,8 @@ from pyspark.sql import DataFrame
 
 from headrace.errors import ScanEndedError, TransportError
 from headrace.spark import versions
-from headrace.spark.connect_failures import translate
-from headrace.spark.connect_patience import answers
+from headrace.spark.connect.failures import translate
+from headrace.spark.connect.patience import answers
 from headrace.spark.results import check_types
 
 _WAITING_BYTES = 16 << 20

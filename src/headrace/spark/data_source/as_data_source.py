@@ -117,7 +117,7 @@ class ProviderReader(DataSourceReader):
 
     def push(self, filters: Sequence[Filter]) -> list[Filter]:
         """The filters that Spark has to evaluate: those that the provider does not decide exactly."""
-        from headrace.spark.data_source_filters import expression  # of Filter classes that 4.0 does not have
+        from headrace.spark.data_source.filters import expression  # of Filter classes that 4.0 does not have
 
         wire = self._negotiation.table.wire_schema
         try:

@@ -13,8 +13,8 @@ from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
 from headrace.provider import AggregatePushdown, Pushdown
-from headrace.spark.explain_joins import join_entries, taken_joins
-from headrace.spark.physical_plan import (
+from headrace.spark.explain.joins import join_entries, taken_joins
+from headrace.spark.explain.physical_plan import (
     EXCHANGES,
     LIMITS,
     PASS_ROWS_ON,

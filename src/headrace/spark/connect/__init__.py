@@ -1,0 +1,1 @@
+"""A Spark Connect session: Spark's driver is a server, which asks this process for plans."""

@@ -324,7 +324,7 @@ def collect_garbage(ctx: hr.SessionContext) -> None:
 def negotiated(ctx: hr.SessionContext) -> int:
     """How many scans Python keeps something of."""
     collect_garbage(ctx)
-    return len(ctx._attached.planner._scans)
+    return len(ctx._attached.planner.scans)
 
 
 def builder_with_a_filter(ctx: hr.SessionContext, name: str) -> Any:

@@ -51,7 +51,7 @@ def held(ctx: hr.SessionContext) -> Held:
         jvm_files=len(os.listdir(f"/proc/{pid}/fd")),
         workers=len(psutil.Process(pid).children(recursive=True)),
         arrow_bytes=int(jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory()),
-        scans=len(planner._scans),
+        scans=len(planner.scans),
         tickets=len(endpoint._tickets),
         connections=len(endpoint._connections) - 1,  # without the one by which the JVM's end is noticed
     )

@@ -128,8 +128,7 @@ def test_keys_of_a_join_become_an_in_list_and_leave_out_ranges(table: hr.AdbcTab
     offer = negotiation(table)
     first = offer.plan()
     type_ = table.schema().field("n").type
-    offer.offer_runtime_filters([hr.InList(hr.Column("n"), (hr.Literal(1, type_), hr.Literal(2, type_)))])
-    planned = offer.plan()
+    planned = offer.narrow(first, [hr.InList(hr.Column("n"), (hr.Literal(1, type_), hr.Literal(2, type_)))])
     assert (first.partitioning.n, planned.partitioning.n) == (2, 1)
     assert "IN (1, 2)" in planned.plan.queries[0]  # type: ignore[attr-defined]
     assert sorted(row[0] for row in rows_of(planned)) == [1, 2]
@@ -137,10 +136,8 @@ def test_keys_of_a_join_become_an_in_list_and_leave_out_ranges(table: hr.AdbcTab
 
 def test_list_of_keys_that_is_too_long_for_sql_is_left_out(table: hr.AdbcTable) -> None:
     offer = negotiation(table)
-    offer.plan()
     values = tuple(hr.Literal("x" * 100 + str(i), pa.string()) for i in range(5000))
-    offer.offer_runtime_filters([hr.InList(hr.Column("s"), values)])
-    assert len(rows_of(offer.plan())) == len(ROWS)
+    assert len(rows_of(offer.narrow(offer.plan(), [hr.InList(hr.Column("s"), values)]))) == len(ROWS)
 
 
 def test_what_a_database_means_otherwise_is_refused(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import headrace as hr
 from headrace.negotiate.aggregates import OfferedFunction
 from headrace.negotiate.joins import OfferedJoin
 from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
 from headrace.provider import JoinType
 from headrace.tables.adbc.relation import AdbcPlan
@@ -91,8 +92,8 @@ def literal(value: Any, type_: pa.DataType) -> hr.Literal:
     return hr.Literal(value, type_)
 
 
-def rows_of(scan: Negotiation) -> list[tuple[Any, ...]]:
-    planned = scan.plan()
+def rows_of(scan: Negotiation | PlannedScan) -> list[tuple[Any, ...]]:
+    planned = scan.plan() if isinstance(scan, Negotiation) else scan
     partitions = range(planned.partitioning.n)
     found = [row for i in partitions for batch in planned.plan.execute(i) for row in batch.to_pylist()]
     return sorted((tuple(row.values()) for row in found), key=repr)
@@ -122,8 +123,7 @@ def test_join_equals_one_made_in_python(database: tuple[str, str], how: JoinType
     taken = offered(orders, table(database, "customers"), equal("customer", "id_1"), how)
     assert taken.why_not == ""
     assert rows_of(orders) == joined(how, lambda o, c: o[1] is not None and o[1] == c[0])
-    assert orders.planned is not None
-    assert orders.planned.partitioning.n == 1
+    assert orders.plan().partitioning.n == 1
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right"])
@@ -166,10 +166,9 @@ def test_join_top_n_and_runtime_filters_are_of_the_joined_rows(database: tuple[s
     assert offered(orders, table(database, "customers"), equal("customer", "id_1")).joined is not None
     order = [hr.SortKey("name", descending=True)]
     assert orders.offer_top_n(order, 2).answer is hr.Pushdown.EXACT
-    orders.offer_runtime_filters([hr.InList(hr.Column("id_1"), (literal(10, pa.int64()),))])
-    assert [row[5] for row in rows_of(orders)] == ["twin", "twin"]
-    assert orders.planned is not None
-    assert orders.planned.ordering == ()  # Spark would look for "name" among the columns of the left table
+    planned = orders.narrow(orders.plan(), [hr.InList(hr.Column("id_1"), (literal(10, pa.int64()),))])
+    assert [row[5] for row in rows_of(planned)] == ["twin", "twin"]
+    assert planned.ordering == ()  # Spark would look for "name" among the columns of the left table
 
 
 def test_join_of_a_join_is_one_query(database: tuple[str, str]) -> None:

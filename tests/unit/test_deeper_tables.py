@@ -69,8 +69,7 @@ def narrowed(provider: hr.TableProvider, *filters: hr.Expr, columns: tuple[str, 
         negotiation.offer_columns(pa.schema([schema.field(name) for name in columns]))
     first = negotiation.plan()
     assert {name for expr in filters for name in expr.columns()} <= set(first.runtime_filter_columns)
-    negotiation.offer_runtime_filters(filters)
-    return negotiation.plan()
+    return negotiation.narrow(first, filters)
 
 
 def rows_of(planned: PlannedScan) -> list[dict[str, Any]]:

@@ -130,15 +130,11 @@ def test_ordinary_driver_plan_error_is_blamed_on_execute() -> None:
 
 def test_release_tells_a_live_plan_once_and_nobody_else() -> None:
     basket = Basket()
-    unplanned, planned = Negotiation(registered(basket)), Negotiation(registered(basket))
-    planned.plan()
-    unplanned.release()
+    planned = Negotiation(registered(basket)).plan()
     assert basket.released == 0
     planned.release()
     assert basket.released == 1
-    ordinary = Negotiation(registered(FunctionTable(ten_rows)))
-    ordinary.plan()
-    ordinary.release()
+    Negotiation(registered(FunctionTable(ten_rows))).plan().release()
 
 
 def test_registered_table_knows_whether_it_is_live() -> None:

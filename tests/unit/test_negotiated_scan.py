@@ -84,8 +84,7 @@ def test_offers_all_kinds_are_in_the_request() -> None:
     scan = negotiation.plan()
     assert provider.asked == [(is_five(A), not_null(B))]
     assert provider.requests == [hr.ScanRequest(pruned, ("c", "a"), (is_five(A), not_null(B)), 3)]
-    assert negotiation.planned is scan
-    assert scan.id == negotiation.id
+    assert scan.id == f"{negotiation.id}.1"
 
 
 def test_offer_filters_each_answer_says_who_filters() -> None:
@@ -120,14 +119,77 @@ def test_negotiations_of_one_table_do_not_see_each_other() -> None:
     assert first.id != second.id
 
 
-def test_plan_again_after_another_offer_the_last_plan_counts() -> None:
+def test_plan_again_after_another_offer_both_plans_stay_as_they_are() -> None:
     negotiation = negotiation_of(Table())
     first = negotiation.plan()
     negotiation.offer_limit(7)
     second = negotiation.plan()
     assert (first.request.limit, second.request.limit) == (None, 7)
-    assert negotiation.planned is second
-    assert first.id == second.id
+    assert first.id != second.id
+
+
+def in_list(column: hr.Column, *values: int) -> hr.Expr:
+    return hr.InList(column, tuple(hr.Literal(value, pa.int64()) for value in values))
+
+
+def test_narrow_adds_what_was_learnt_and_leaves_the_plan_before_as_it_was() -> None:
+    negotiation = negotiation_of(Table(partitioning=hr.UnknownPartitioning(3)))
+    first = negotiation.plan()
+    second = negotiation.narrow(first, [in_list(A, 1, 2)])
+    third = negotiation.narrow(second, [in_list(A, 1, 2), in_list(A, 2)])
+    assert [len(plan.request.runtime_filters) for plan in (first, second, third)] == [0, 1, 2]
+    assert len({first.id, second.id, third.id}) == 3
+
+
+def test_narrow_to_more_partitions_is_refused_and_planning_anew_is_not() -> None:
+    table = Table(partitioning=hr.UnknownPartitioning(2))
+    negotiation = negotiation_of(table)
+    first = negotiation.plan()
+    table.said = {"partitioning": hr.UnknownPartitioning(5)}
+    with pytest.raises(hr.PlanError, match="planned again for runtime filters"):
+        negotiation.narrow(first, [in_list(A, 1)])
+    assert negotiation.plan().partitioning.n == 5
+
+
+SMALL = hr.Statistics(10, 1000)
+
+
+@pytest.mark.parametrize(
+    ("statistics", "settings", "limit", "filters", "added"),
+    [
+        (SMALL, ScanSettings(filters_back_bytes=1000), None, [is_five(A), not_null(A)], ("a",)),
+        (SMALL, ScanSettings(), None, [is_five(A)], None),
+        (SMALL, ScanSettings(filters_back_bytes=100), None, [is_five(A)], None),
+        (None, ScanSettings(filters_back_bytes=1000), None, [is_five(A)], None),
+        (SMALL, ScanSettings(filters_back_bytes=1000), 5, [is_five(A)], None),
+        (SMALL, ScanSettings(filters_back_bytes=1000), None, [is_five(hr.Column("a", ("x",)))], None),
+        (SMALL, ScanSettings(filters_back_bytes=1000), None, [not_null(A)], None),
+    ],
+    ids=["small", "off", "large", "unknown", "limited", "nested", "nothing exact"],
+)
+def test_filters_come_back_for_small_tables_with_the_columns_that_they_need(
+    statistics: hr.Statistics | None,
+    settings: ScanSettings,
+    limit: int | None,
+    filters: list[hr.Expr],
+    added: tuple[str, ...] | None,
+) -> None:
+    class Small(Table):
+        def statistics(self) -> hr.Statistics | None:
+            return statistics
+
+    negotiation = negotiation_of(Small({repr(is_five(A)): EXACT, repr(is_five(hr.Column("a", ("x",)))): EXACT}))
+    negotiation.offer_filters(filters)
+    negotiation.offer_columns(pa.schema([SCHEMA.field("b")]))
+    negotiation.settings = settings
+    if limit is not None:
+        negotiation.offer_limit(limit)
+    plan = negotiation.plan()
+    assert plan.filters_come_back is (added is not None)
+    assert plan.added_columns == (added or ())
+    assert plan.request.projection == ("b", *(added or ()))
+    negotiation.settings = ScanSettings()  # what Spark reads was settled by the first plan
+    assert negotiation.narrow(plan, [in_list(A, 5)]).request.projection == plan.request.projection
 
 
 class Remembering(PerScanProvider):
@@ -196,7 +258,6 @@ def test_provider_raises_the_failure_names_method_and_table() -> None:
     with pytest.raises(ProviderRaised) as scan:
         negotiation.plan()
     assert isinstance(scan.value.__cause__, SystemExit)
-    assert negotiation.planned is None
 
 
 def test_limit_above_an_aggregation_is_not_passed_on() -> None:

@@ -12,6 +12,9 @@ from headrace.negotiate.asking import asking, kind_of
 from headrace.negotiate.registry import RegisteredTable
 from headrace.provider import FilterPushdown, TableProvider
 
+MOST_RUNTIME_VALUES = 10_000
+"""A runtime filter with a longer list of values skips little for what it costs to send, so the scan goes without."""
+
 
 @dataclass(frozen=True)
 class OfferedFilter:
@@ -45,9 +48,9 @@ def answered_filters(
     implies needs no filter of Spark's, whatever the provider said of it: Spark adds these by itself, and
     one left over would keep a limit from being pushed.
     """
-    known = [expr for expr in filters if expr is not None]
-    answers = _provider_answers(table, provider, known)
-    exact = [expr for expr, answer in zip(known, answers, strict=True) if answer is FilterPushdown.EXACT]
+    decoded = [expr for expr in filters if expr is not None]
+    answers = _provider_answers(table, provider, decoded)
+    exact = [expr for expr, answer in zip(decoded, answers, strict=True) if answer is FilterPushdown.EXACT]
     guaranteed = frozenset(column for expr in exact for column in not_null_columns(expr))
     result: list[OfferedFilter] = []
     remaining = iter(answers)

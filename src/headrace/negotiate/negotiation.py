@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import uuid
 from collections.abc import Sequence
 
 import pyarrow as pa
 
-from headrace.expr.nodes import Expr
+from headrace.expr.nodes import Column, Expr
 from headrace.negotiate.aggregates import (
     OfferedAggregation,
     OfferedFunction,
@@ -24,16 +23,17 @@ from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
 from headrace.negotiate.top_n import OfferedOffset, OfferedTopN, answered_offset, answered_top_n
 from headrace.negotiate.verifying import hash_unverified, promises_of, with_verified_columns
-from headrace.plan import ScanRequest, SortKey, UnknownPartitioning
+from headrace.plan import Partitioning, ScanRequest, SortKey, UnknownPartitioning
 from headrace.provider import AggregatePushdown, JoinType, NestedLiterals, Pushdown, for_scan
 
 
 class Negotiation:
     """Made for each reference to a table in a query; asks the provider, checks its answers and remembers both.
 
-    Spark's planner, the testing kit and EXPLAIN use this same object. Each ``offer_`` method takes one thing that
+    Spark's planner and the testing kit use this same object. Each ``offer_`` method takes one thing that
     Spark would let the provider do, as a Python object, and returns the answer; ``plan`` then asks for the plan with
     all that was agreed upon. A new kind of pushdown is one more such method and one more field of ``ScanRequest``.
+    It may be planned many times: each plan is an object of its own, which the negotiation does not keep.
 
     One call at a time, on any thread. Every method may raise PlanError where the provider broke the contract, and
     ProviderRaised where its code raised.
@@ -49,12 +49,11 @@ class Negotiation:
         self.top_n: OfferedTopN | None = None
         self.offered_offset: OfferedOffset | None = None
         self.aggregation: OfferedAggregation | None = None
-        self.runtime_filters: tuple[Expr, ...] = ()
-        self._left_out: tuple[str, ...] = ()
+        self.left_out: tuple[str, ...] = ()
         self.schema: pa.Schema = table.schema
         self.settings = ScanSettings()
         self._asked: list[OfferedAggregation] = []
-        self.planned: PlannedScan | None = None
+        self._plans = 0
         with asking(f"{table.provider_name}.for_scan", table.name):
             self._provider = for_scan(table.provider)
 
@@ -150,24 +149,9 @@ class Negotiation:
         self.aggregation = self.ask_aggregation(group_by, functions)
         return self.aggregation
 
-    def offer_runtime_filters(self, filters: Sequence[Expr | None]) -> None:
-        """Learnt while the query runs, after the first plan; ``plan`` again makes use of them. They add up."""
-        self.runtime_filters += tuple(expr for expr in filters if expr is not None)
-
     def leave_out_runtime_filters(self, why: Sequence[str]) -> None:
-        """These were learnt too, and are not passed on; each with its reason, for EXPLAIN."""
-        self._left_out += tuple(why)
-        if self.planned is not None:
-            self.planned = dataclasses.replace(self.planned, left_out=self._left_out)
-
-    def is_small(self, most_bytes: int) -> bool:
-        """Whether the provider says that the table is no larger than that, as to the columns that are read or filtered.
-
-        False where it does not say.
-        """
-        filtered = (one.expr.columns() for one in self.filters if one.expr is not None)
-        columns = frozenset(self.schema.names).union(*filtered)
-        return table_bytes(self.table, self._provider, columns, most_bytes + 1) <= most_bytes
+        """Spark learnt these filters, and they are not passed on; each with its reason, for EXPLAIN."""
+        self.left_out += tuple(why)
 
     @property
     def _aggregates(self) -> bool:
@@ -177,10 +161,39 @@ class Negotiation:
     def _is_exact_top_n(self) -> bool:
         return self.top_n is not None and self.top_n.answer is Pushdown.EXACT
 
-    def request(self) -> ScanRequest:
+    @property
+    def _exact(self) -> list[Expr]:
+        """The filters that Spark does not evaluate itself."""
+        return [one.expr for one in self.filters if one.expr is not None and one.word in ("exact", "implied")]
+
+    def _filters_come_back(self) -> bool:
+        """Whether Spark should filter again what the provider filters exactly.
+
+        In a join Spark looks for a filter on the small side, to tell the large side the keys that are left; without one
+        it would not. Worth it for a table that is small enough to be broadcast: the columns of the filters have to be
+        read then.
+        """
+        is_inexact_top_n = self.top_n is not None and self.top_n.answer is Pushdown.INEXACT
+        is_cut = self._aggregates or (self.limit is not None and not is_inexact_top_n)
+        nodes = [node for expr in self._exact for node in expr.walk()]
+        most_bytes = self.settings.filters_back_bytes
+        if not nodes or is_cut or most_bytes <= 0 or any(isinstance(node, Column) and node.path for node in nodes):
+            return False
+        filtered = (one.expr.columns() for one in self.filters if one.expr is not None)
+        columns = frozenset(self.schema.names).union(*filtered)
+        return table_bytes(self.table, self._provider, columns, most_bytes + 1) <= most_bytes
+
+    def _added_columns(self) -> tuple[str, ...]:
+        """Those that only filters which come back need, in the table's order."""
+        filtered = frozenset[str]().union(*(expr.columns() for expr in self._exact))
+        return tuple(name for name in self.table.schema.names if name in filtered and name not in self.schema.names)
+
+    def request(self, added_columns: Sequence[str] = (), runtime_filters: tuple[Expr, ...] = ()) -> ScanRequest:
         """What the provider is asked to arrange."""
         aggregation = self.aggregation.aggregation if self.aggregation is not None and self._aggregates else None
         schema = self.schema if aggregation is None else aggregation.schema
+        for name in added_columns:
+            schema = schema.append(self.table.schema.field(name))
         return ScanRequest(
             schema=schema,
             projection=tuple(schema.names),
@@ -189,32 +202,47 @@ class Negotiation:
             order=() if self.top_n is None or self.top_n.answer is Pushdown.UNSUPPORTED else self.top_n.order,
             offset=self.offset,
             aggregation=aggregation,
-            runtime_filters=self.runtime_filters,
+            runtime_filters=runtime_filters,
         )
 
     def plan(self) -> PlannedScan:
-        """Ask for a plan and check all it says. May be called again after more was offered: the last plan counts.
+        """Ask for a plan of all that was agreed upon, and check all it says.
 
         Raises SchemaMismatchError too, for a plan whose schema is neither the request's nor the table's.
         """
-        request = self.request()
+        come_back = self._filters_come_back()
+        return self._plan(self.request(self._added_columns() if come_back else ()), come_back)
+
+    def narrow(self, plan: PlannedScan, learnt: Sequence[Expr]) -> PlannedScan:
+        """Ask for a plan like ``plan``, with the runtime filters that Spark has learnt since. They add up.
+
+        The new plan may only lose partitions: Spark relies on those that it was told of. Raises as ``plan`` does.
+        """
+        runtime_filters = tuple(dict.fromkeys((*plan.request.runtime_filters, *learnt)))
+        request = self.request(plan.added_columns, runtime_filters)
+        return self._plan(request, plan.filters_come_back, narrows=plan.partitioning)
+
+    def _plan(self, request: ScanRequest, come_back: bool, narrows: Partitioning | None = None) -> PlannedScan:
         exact = [one.requested for one in self.filters if one.requested is not None and one.answer is Pushdown.EXACT]
         asked = with_verified_columns(self.table, request, exact)
         one_partition = self._is_exact_top_n or self.offset > 0
         checked = checked_plan(self.table, self._provider, asked, read=request.projection, one_partition=one_partition)
-        if self.planned is not None:
-            check_narrowed(self.planned.partitioning, checked.partitioning, checked.name)
+        if narrows is not None:
+            check_narrowed(narrows, checked.partitioning, checked.name)
         other_columns = "the scan yields aggregates" if request.aggregation is not None else None
         if self._is_joined:  # Spark looks for what is stated of them among the columns of the left table
             other_columns = other_columns or "the scan yields joined rows"
         unused = other_columns or why_unused(checked.partitioning, request, self.settings)
         unused = unused or hash_unverified(self.table, checked.partitioning, checked.plan.placement)
         ordering = () if other_columns is not None else checked.ordering
-        self.planned = PlannedScan(
-            id=self.id,
+        self._plans += 1
+        return PlannedScan(
+            id=f"{self.id}.{self._plans}",
             table=self.table,
             request=request,
             filters=self.filters,
+            filters_come_back=come_back,
+            added_columns=tuple(name for name in request.projection if come_back and name not in self.schema.names),
             joins=self.joins,
             plan=checked.plan,
             plan_schema=checked.schema,
@@ -226,7 +254,6 @@ class Negotiation:
             offset=self.offered_offset,
             aggregation=self.aggregation,
             runtime_filter_columns=checked.runtime_filter_columns,
-            left_out=self._left_out,
             statistics=checked.statistics,
             promises=promises_of(
                 self.table,
@@ -237,10 +264,3 @@ class Negotiation:
                 exact_top_n=self._is_exact_top_n,
             ),
         )
-        return self.planned
-
-    def release(self) -> None:
-        """Nobody will go on with the negotiation or run its plan any more. Called once."""
-        live = self.planned.task().live if self.planned is not None else None
-        if live is not None:
-            live.released()

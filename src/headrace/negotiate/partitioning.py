@@ -18,12 +18,17 @@ BUCKETING = "spark.sql.sources.v2.bucketing"
 
 @dataclass(frozen=True)
 class ScanSettings:
-    """Settings of the session that decide whether Spark may be told of a partitioning. The defaults are Spark's."""
+    """Settings of the session that decide what Spark may be told of a plan. The defaults are Spark's.
+
+    ``filters_back_bytes``: Spark can put EXACT filters back above the scan, and broadcasts tables up to this size; 0
+    where it does not. The others are about the partitioning.
+    """
 
     bucketing: bool = True
     subset_of_keys: bool = False
     compatible_transforms: bool = False
     shuffle_one_side: bool = False
+    filters_back_bytes: int = 0
 
 
 def check_partitioning(partitioning: Any, table: RegisteredTable, name: str) -> None:

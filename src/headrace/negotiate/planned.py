@@ -28,7 +28,11 @@ from headrace.provider import Pushdown
 
 @dataclass(frozen=True)
 class PlannedScan:
-    """One negotiated scan: the record that EXPLAIN reads and that DRIVER placement serves from."""
+    """One plan of a negotiated scan: the record that EXPLAIN reads and that DRIVER placement serves from.
+
+    A negotiation may have several, each with an ``id`` of its own and a release of its own. ``filters_come_back``:
+    Spark filters again what the provider filters exactly, and reads ``added_columns`` for that.
+    """
 
     id: str
     table: RegisteredTable
@@ -41,13 +45,15 @@ class PlannedScan:
     partitioning_unused: str | None
     ordering: tuple[SortKey, ...]
     statistics: Statistics
+    filters_come_back: bool = False
+    added_columns: tuple[str, ...] = ()
     joins: tuple[OfferedJoin, ...] = ()
     top_n: OfferedTopN | None = None
     offset: OfferedOffset | None = None
     aggregation: OfferedAggregation | None = None
     runtime_filter_columns: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
-    """Runtime filters that were not passed on, and why."""
+    """Runtime filters that were not passed on, and why, where EXPLAIN reads it."""
     promises: Promises | None = None
 
     @property
@@ -61,6 +67,12 @@ class PlannedScan:
         inexact = self.top_n is not None and self.top_n.answer is Pushdown.INEXACT
         limit = None if inexact else self.request.limit
         return ScanTask(self.table.name, self.plan, self.plan_schema, self.request.schema, limit, self.promises)
+
+    def release(self) -> None:
+        """Nobody will run the plan any more. Called once."""
+        live = self.task().live
+        if live is not None:
+            live.released()
 
     def description(self) -> str:
         """One line, for Spark's EXPLAIN."""
@@ -94,8 +106,7 @@ class PlannedScan:
         return " ".join(parts)
 
     def filter_texts(self) -> list[str]:
-        known = [(offered.expr, offered.word) for offered in self.filters if offered.expr is not None]
-        return [f"{expr!r}: {word.upper()}" for expr, word in known]
+        return [f"{one.expr!r}: {one.word.upper()}" for one in self.filters if one.expr is not None]
 
 
 def partitioning_text(partitioning: Partitioning) -> str:

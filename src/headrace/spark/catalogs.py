@@ -15,6 +15,7 @@ from headrace.negotiate.asking import asking
 from headrace.negotiate.catalogs import CachedCatalog, HeldTables, table_of
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.provider import JoiningProvider, TableProvider
+from headrace.spark import words
 from headrace.spark.predicates import decode
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
@@ -33,12 +34,12 @@ class Catalogs:
         self._functions: dict[str, Callable[..., TableProvider]] = {}
         self.held = HeldTables()
         self.answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "load": self._load,
-            "list": self._list,
-            "schemas": self._schemas,
-            "schema": self._schema,
-            "table_function": self._table_function,
-            "release_table": self._release_table,
+            words.LOAD: self._load,
+            words.LIST: self._list,
+            words.SCHEMAS: self._schemas,
+            words.SCHEMA: self._schema,
+            words.TABLE_FUNCTION: self._table_function,
+            words.RELEASE_TABLE: self._release_table,
         }
 
     def find_id(self, table_id: str) -> RegisteredTable | None:
@@ -78,67 +79,67 @@ class Catalogs:
             return sorted(self._functions)
 
     def _load(self, question: dict[str, Any]) -> dict[str, Any]:
-        catalog = self.find(question["catalog"])
-        version, timestamp = question.get("version"), question.get("timestamp")
+        catalog = self.find(question[words.CATALOG])
+        version, timestamp = question.get(words.VERSION), question.get(words.TIMESTAMP)
         if catalog is None:
-            table = self._registry.find(question["table"]) if not question["namespace"] else None
+            table = self._registry.find(question[words.TABLE]) if not question[words.NAMESPACE] else None
             if table is not None and (version is not None or timestamp is not None):
                 raise PlanError(f"the table {table.name!r} has no versions; those of a CatalogProvider may have")
-            return {"exists": False} if table is None else _described(table)
-        if len(question["namespace"]) != 1:
-            return {"exists": False}
+            return {words.EXISTS: False} if table is None else _described(table)
+        if len(question[words.NAMESPACE]) != 1:
+            return {words.EXISTS: False}
         at = None if timestamp is None else _EPOCH + datetime.timedelta(microseconds=timestamp)
-        table = catalog.table(question["namespace"][0], question["table"], version, at)
-        return {"exists": False} if table is None else self._held_answer(table)
+        table = catalog.table(question[words.NAMESPACE][0], question[words.TABLE], version, at)
+        return {words.EXISTS: False} if table is None else self._held_answer(table)
 
     def _held_answer(self, table: RegisteredTable) -> dict[str, Any]:
-        answer = {**_described(table), "held": True}
+        answer = {**_described(table), words.HELD: True}
         self.held.hold(table)
         return answer
 
     def _list(self, question: dict[str, Any]) -> dict[str, Any]:
-        catalog, namespace = self.find(question["catalog"]), question["namespace"]
+        catalog, namespace = self.find(question[words.CATALOG]), question[words.NAMESPACE]
         if catalog is None:
-            return {"exists": not namespace, "tables": [] if namespace else self._registry.names()}
+            return {words.EXISTS: not namespace, words.TABLES: [] if namespace else self._registry.names()}
         if not namespace:
-            return {"exists": True, "tables": []}
-        exists = self._schema(question)["exists"]
-        return {"exists": exists, "tables": catalog.tables(namespace[0]) if exists else []}
+            return {words.EXISTS: True, words.TABLES: []}
+        exists = self._schema(question)[words.EXISTS]
+        return {words.EXISTS: exists, words.TABLES: catalog.tables(namespace[0]) if exists else []}
 
     def _schemas(self, question: dict[str, Any]) -> dict[str, Any]:
-        catalog = self.find(question["catalog"])
-        return {"schemas": [] if catalog is None else catalog.schemas()}
+        catalog = self.find(question[words.CATALOG])
+        return {words.SCHEMAS: [] if catalog is None else catalog.schemas()}
 
     def _schema(self, question: dict[str, Any]) -> dict[str, Any]:
-        catalog, namespace = self.find(question["catalog"]), question["namespace"]
+        catalog, namespace = self.find(question[words.CATALOG]), question[words.NAMESPACE]
         if not namespace:
-            return {"exists": True}
-        return {"exists": catalog is not None and len(namespace) == 1 and namespace[0] in catalog.schemas()}
+            return {words.EXISTS: True}
+        return {words.EXISTS: catalog is not None and len(namespace) == 1 and namespace[0] in catalog.schemas()}
 
     def _table_function(self, question: dict[str, Any]) -> dict[str, Any]:
-        name = question["function"]
+        name = question[words.FUNCTION]
         with self._lock:
             function = self._functions.get(name.lower())
         if function is None:
             raise HeadraceError(f"the table function {name!r} was deregistered")
-        args = [_value(node, name) for node in question["args"]]
-        kwargs = {key: _value(node, name) for key, node in question["kwargs"].items()}
+        args = [_value(node, name) for node in question[words.ARGS]]
+        kwargs = {key: _value(node, name) for key, node in question[words.KWARGS].items()}
         with asking(f"the table function {name!r}", name):
             provider = function(*args, **kwargs)
         return self._held_answer(table_of(name, provider, f"the table function {name!r}"))
 
     def _release_table(self, question: dict[str, Any]) -> dict[str, Any]:
-        self.held.release(question["table"])
+        self.held.release(question[words.TABLE])
         return {}
 
 
 def _described(table: RegisteredTable) -> dict[str, Any]:
     return {
-        "exists": True,
-        "name": table.name,
-        "table": table.id,
-        "schema": spark_schema(table.wire_schema, table.schema),
-        "joins": isinstance(table.provider, JoiningProvider),
+        words.EXISTS: True,
+        words.NAME: table.name,
+        words.TABLE: table.id,
+        words.SCHEMA: spark_schema(table.wire_schema, table.schema),
+        words.JOINS: isinstance(table.provider, JoiningProvider),
     }
 
 

@@ -8,9 +8,11 @@ from typing import Any
 from headrace.arrow.spark_types import pruned_schema, spark_schema
 from headrace.expr.nodes import Expr
 from headrace.negotiate.aggregates import OfferedFunction
+from headrace.negotiate.filters import MOST_RUNTIME_VALUES
 from headrace.negotiate.negotiation import Negotiation
 from headrace.negotiate.partitioning import BUCKETING, ScanSettings
 from headrace.plan import SortKey
+from headrace.spark import words
 from headrace.spark.predicates import decode
 
 
@@ -23,9 +25,9 @@ def take_offers(
     """
     answers: dict[str, Any] = {}
     for kind, value in offers.items():
-        if kind == "join":
-            other = find(value["other"])
-            take_offers(other, value["other"]["offers"], find)
+        if kind == words.JOIN:
+            other = find(value[words.OTHER])
+            take_offers(other, value[words.OTHER][words.OFFERS], find)
             answers[kind] = _join(negotiation, other, value)
         else:
             answers[kind] = _OFFERS[kind](negotiation, value)
@@ -34,10 +36,10 @@ def take_offers(
 
 def _join(negotiation: Negotiation, other: Negotiation, join: dict[str, Any]) -> dict[str, Any]:
     """Spark's schema of the joined rows; None where the join was not taken."""
-    left, right = (tuple((old, new) for old, new in join[side]) for side in ("left", "right"))
-    condition = None if join["condition"] is None else decode(join["condition"])
-    joined = negotiation.offer_join(other, join["how"], (left, right), condition).joined
-    return {"schema": None if joined is None else spark_schema(joined.wire_schema, joined.schema)}
+    left, right = (tuple((old, new) for old, new in join[side]) for side in (words.LEFT, words.RIGHT))
+    condition = None if join[words.CONDITION] is None else decode(join[words.CONDITION])
+    joined = negotiation.offer_join(other, join[words.HOW], (left, right), condition).joined
+    return {words.SCHEMA: None if joined is None else spark_schema(joined.wire_schema, joined.schema)}
 
 
 def _filters(negotiation: Negotiation, nodes: list[dict[str, Any] | None]) -> list[str]:
@@ -54,8 +56,8 @@ def _limit(negotiation: Negotiation, limit: int) -> None:
 
 
 def _top_n(negotiation: Negotiation, top_n: dict[str, Any]) -> str:
-    order = [SortKey(key["column"], key["descending"], key["nulls_first"]) for key in top_n["order"]]
-    return negotiation.offer_top_n(order, top_n["limit"]).answer.value
+    order = [SortKey(key[words.COLUMN], key[words.DESCENDING], key[words.NULLS_FIRST]) for key in top_n[words.ORDER]]
+    return negotiation.offer_top_n(order, top_n[words.LIMIT]).answer.value
 
 
 def _offset(negotiation: Negotiation, offset: int) -> bool:
@@ -64,62 +66,63 @@ def _offset(negotiation: Negotiation, offset: int) -> bool:
 
 def _asked_aggregation(negotiation: Negotiation, aggregation: dict[str, Any]) -> str:
     parts = _aggregation_parts(aggregation)
-    return "unsupported" if parts is None else negotiation.ask_aggregation(*parts).answer.value
+    return words.UNSUPPORTED if parts is None else negotiation.ask_aggregation(*parts).answer.value
 
 
 def _aggregation(negotiation: Negotiation, aggregation: dict[str, Any]) -> dict[str, Any]:
     """The answer, and Spark's schema of the rows that come."""
     parts = _aggregation_parts(aggregation)
     if parts is None:
-        return {"answer": "unsupported"}
+        return {words.ANSWER: words.UNSUPPORTED}
     offered = negotiation.offer_aggregation(*parts)
     schema = None if offered.aggregation is None else spark_schema(offered.aggregation.schema)
-    return {"answer": offered.answer.value, "schema": schema}
+    return {words.ANSWER: offered.answer.value, words.SCHEMA: schema}
 
 
 def _aggregation_parts(aggregation: dict[str, Any]) -> tuple[list[Expr], list[OfferedFunction]] | None:
-    groups = [decode(node) for node in aggregation["groups"]]
-    functions = [(one, None if one["operand"] is None else decode(one["operand"])) for one in aggregation["functions"]]
-    if any(one["operand"] is not None and operand is None for one, operand in functions):
-        return None
-    known = [group for group in groups if group is not None]
-    if len(known) < len(groups):
-        return None
-    return known, [OfferedFunction(one["name"], operand, one["distinct"]) for one, operand in functions]
+    groups = [decode(node) for node in aggregation[words.GROUPS]]
+    decoded = [group for group in groups if group is not None]
+    functions: list[OfferedFunction] = []
+    for one in aggregation[words.FUNCTIONS]:
+        operand = None if one[words.OPERAND] is None else decode(one[words.OPERAND])
+        if one[words.OPERAND] is not None and operand is None:
+            return None
+        functions.append(OfferedFunction(one[words.NAME], operand, one[words.DISTINCT]))
+    return (decoded, functions) if len(decoded) == len(groups) else None
 
 
-def _runtime_filters(negotiation: Negotiation, nodes: list[dict[str, Any] | None]) -> None:
-    negotiation.offer_runtime_filters([decode(node) for node in nodes])
+def _runtime_filters_left_out(negotiation: Negotiation, left_out: list[dict[str, Any]]) -> None:
+    negotiation.leave_out_runtime_filters([_WHY_LEFT_OUT[one[words.REASON]](one) for one in left_out])
 
 
-def _runtime_filters_left_out(negotiation: Negotiation, why: list[str]) -> None:
-    negotiation.leave_out_runtime_filters(why)
+_WHY_LEFT_OUT: dict[str, Callable[[dict[str, Any]], str]] = {
+    words.LONG_LIST: lambda one: f"a list of {one[words.VALUES]:,} values, more than {MOST_RUNTIME_VALUES:,}",
+    words.NO_FORM: lambda one: "a filter of Spark's that has no form here",
+    words.DEEP: lambda one: (
+        f"the one on {one[words.COLUMN]}, as it would be learnt in more than two steps, each a query to plan"
+    ),
+}
 
 
-def _is_small(negotiation: Negotiation, most_bytes: int) -> bool:
-    return negotiation.is_small(most_bytes)
-
-
-def _settings(negotiation: Negotiation, settings: dict[str, bool]) -> None:
+def _settings(negotiation: Negotiation, settings: dict[str, Any]) -> None:
     negotiation.settings = ScanSettings(
         bucketing=settings[f"{BUCKETING}.enabled"],
         subset_of_keys=settings[f"{BUCKETING}.allowKeysSubsetOfPartitionKeys.enabled"],
         compatible_transforms=settings[f"{BUCKETING}.allowCompatibleTransforms.enabled"],
         shuffle_one_side=settings[f"{BUCKETING}.shuffle.enabled"],
+        filters_back_bytes=settings[words.FILTERS_BACK_BYTES],
     )
 
 
 _OFFERS: dict[str, Callable[[Negotiation, Any], Any]] = {
-    "filters": _filters,
-    "columns": _columns,
-    "limit": _limit,
-    "top_n": _top_n,
-    "offset": _offset,
-    "asked_aggregation": _asked_aggregation,
-    "aggregation": _aggregation,
-    "runtime_filters": _runtime_filters,
-    "runtime_filters_left_out": _runtime_filters_left_out,
-    "is_small": _is_small,
-    "settings": _settings,
+    words.FILTERS: _filters,
+    words.COLUMNS: _columns,
+    words.LIMIT: _limit,
+    words.TOP_N: _top_n,
+    words.OFFSET: _offset,
+    words.ASKED_AGGREGATION: _asked_aggregation,
+    words.AGGREGATION: _aggregation,
+    words.RUNTIME_FILTERS_LEFT_OUT: _runtime_filters_left_out,
+    words.SETTINGS: _settings,
 }
 """The kinds that ``org.headrace.spark.scan.Negotiation`` sends, by name."""

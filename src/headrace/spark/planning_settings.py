@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from headrace.spark import words
+
 _source_filters_off: ContextVar[bool] = ContextVar("source_filters_off", default=False)
 
 
 @contextlib.contextmanager
 def planning_for(question: Mapping[str, Any]) -> Iterator[None]:
     """Surrounds the answer to a question of the JVM's, which tells some settings of its session."""
-    token = _source_filters_off.set(bool(question.get("source_filters_off")))
+    token = _source_filters_off.set(bool(question.get(words.SOURCE_FILTERS_OFF)))
     try:
         yield
     finally:

@@ -34,10 +34,9 @@ def check_runtime_filters(probe: Probe, truth: Truth, plain: PlannedScan, rng: R
 
 def _check(probe: Probe, truth: Truth, filters: tuple[Expr, ...], *, pickled: bool) -> None:
     negotiation = probe.negotiate()
-    probe.plan(Promise.RUNTIME_FILTERS, negotiation)
-    for expr in filters:
-        negotiation.offer_runtime_filters([expr])
     scan = probe.plan(Promise.RUNTIME_FILTERS, negotiation)
+    with probe.reported(Promise.RUNTIME_FILTERS, "scan"):
+        scan = negotiation.narrow(scan, filters)
     if pickled:
         check_pickling(probe, scan, None)
     reading = probe.read(scan, Promise.RUNTIME_FILTERS)

@@ -11,7 +11,7 @@ import hmac
 import struct
 
 PROTOCOL_VERSION = 5  # of frames, handshakes and worker requests
-PLANNER_VERSION = 1  # of what the driver's JVM asks while planning, over Py4J or in QUESTION frames
+PLANNER_VERSION = 2  # of what the driver's JVM asks while planning, over Py4J or in QUESTION frames
 
 
 # Frames, in both directions

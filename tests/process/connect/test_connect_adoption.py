@@ -150,7 +150,7 @@ def test_connect_secret_is_in_no_option_plan_log_or_event(
     encoded = base64.b64encode(secret).decode()
     plan = frame._explain_string(extended=True)
     events = server.told_listeners()
-    assert attached.planner.planned_scans()[-1].description() in events  # it is the right place to look
+    assert attached.planner.scans.plans()[-1].description() in events  # it is the right place to look
     for place, text in {"options": str(spark.conf.getAll), "plan": plan, "log": server.log, "events": events}.items():
         assert encoded not in text, place
         assert secret.hex() not in text, place

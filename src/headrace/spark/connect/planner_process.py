@@ -15,6 +15,7 @@ from typing import Any
 
 from headrace.errors import PlanError
 from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.spark import words
 from headrace.spark.classic.session import tls_identity
 from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint
@@ -28,14 +29,14 @@ class ServerPlanner(Planner):
 
     def __init__(self, registry: Registry, endpoint: Endpoint, archive: str) -> None:
         super().__init__(registry, endpoint, python="", archive=archive, by_value=True)
-        self._operations |= {"add_table": self._add_table, "drop_table": self._drop_table}
+        self._operations |= {words.ADD_TABLE: self._add_table, words.DROP_TABLE: self._drop_table}
 
     def _add_table(self, question: dict[str, Any]) -> dict[str, Any]:
-        self._registry.add(unpickled_table(base64.b64decode(question["table"])), replace=True)
+        self._registry.add(unpickled_table(base64.b64decode(question[words.TABLE])), replace=True)
         return {}
 
     def _drop_table(self, question: dict[str, Any]) -> dict[str, Any]:
-        self._registry.remove(question["table"])
+        self._registry.remove(question[words.TABLE])
         return {"left": len(self._registry.names())}
 
 

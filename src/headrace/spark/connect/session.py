@@ -84,7 +84,7 @@ class ConnectSpark:
         one_machine = launch.is_one_machine(str(self.spark.conf.get("spark.master", "")))
 
         def from_here() -> None:
-            planner.by_value = not one_machine
+            planner.scans.by_value = not one_machine
 
         ticket = endpoint.offer(PlanningConnection.opener(planner.call, from_here), 1, receives=True)
         return json.dumps({**endpoint.address(ticket), "planner_version": PLANNER_VERSION}).encode()

@@ -15,7 +15,7 @@ def explain(frame: DataFrame, planner: Planner | None) -> Explanation:
     query: Any = frame
     client = query.sparkSession.client
     text = client.explain_string(query._plan.to_proto(client), "simple").strip()
-    scans = [] if planner is None else planner.planned_scans()
+    scans = [] if planner is None else planner.scans.plans()
     found = {scan.description(): scan for scan in scans if scan.description() in text}
     blocks = [block_without_plan(number + 1, scan) for number, scan in enumerate(found.values())]
     return Explanation("\n\n".join([*blocks, text]))

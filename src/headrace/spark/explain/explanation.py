@@ -57,12 +57,11 @@ def explain(frame: DataFrame, planner: Planner) -> Explanation:
 
 
 def _block(number: int, found: FoundScan, planner: Planner, frame: DataFrame) -> str:
-    scan = planner.scan_record(str(found.scan.scanId()))
+    scan = planner.scans.find(str(found.scan.planId()))
     if scan is None:
         return f"scan {number}: of another session context\n  {found.scan.description()}"
     above = found.above
-    again = not found.scan.reflectsFullyPushedDownFilters()
-    lines = _scan_lines(number, scan, ", once: the result is cached" if found.cached else "", again=again)
+    lines = _scan_lines(number, scan, ", once: the result is cached" if found.cached else "")
     left = conditions(above)
     if left:
         lines.append(f"  left to Spark {' AND '.join(left)}")
@@ -72,7 +71,7 @@ def _block(number: int, found: FoundScan, planner: Planner, frame: DataFrame) ->
     joins = join_entries(found, scan, planner, frame)
     lines += _labelled("join", joins) if joins else []
     lines += _deeper(scan)
-    lines.append(f"  partitioning  {_partitioning(scan, above, untold=bool(found.scan.keysUntold()))}")
+    lines.append(f"  partitioning  {_partitioning(scan, above, withheld=bool(found.scan.withholdsKeys()))}")
     lines.append(f"  ordering      {_ordering(scan, above)}")
     lines.append(f"  statistics    {_statistics(scan)}")
     if scan.table.verify is not None:
@@ -114,7 +113,7 @@ def block_without_plan(number: int, scan: PlannedScan) -> str:
     return "\n".join(lines)
 
 
-def _scan_lines(number: int, scan: PlannedScan, runs: str = "", *, again: bool = False) -> list[str]:
+def _scan_lines(number: int, scan: PlannedScan, runs: str = "") -> list[str]:
     request = scan.request
     columns = ", ".join(map(str, request.projection)) or "none (rows are only counted)"
     return [
@@ -122,7 +121,7 @@ def _scan_lines(number: int, scan: PlannedScan, runs: str = "", *, again: bool =
         f"  runs in       {_placement(scan)}{runs}",
         f"  partitions    {scan.partitioning.n}" + ("" if scan.partitioning.n else "  [the scan gives no rows]"),
         f"  columns       {columns}  [{len(request.projection)} of {len(scan.table.schema)}]",
-        *_labelled("filters", [_filter_line(offered, again=again) for offered in scan.filters]),
+        *_labelled("filters", [_filter_line(offered, again=scan.filters_come_back) for offered in scan.filters]),
     ]
 
 
@@ -197,13 +196,13 @@ def _limit(scan: PlannedScan, above: tuple[Step, ...]) -> str:
     return "none in the query"
 
 
-def _partitioning(scan: PlannedScan, above: tuple[Step, ...], *, untold: bool) -> str:
+def _partitioning(scan: PlannedScan, above: tuple[Step, ...], *, withheld: bool) -> str:
     if isinstance(scan.partitioning, UnknownPartitioning):
         return "none stated"
     text = partitioning_text(scan.partitioning)
     if scan.partitioning_unused is not None:
         return f"{text}, not used: {scan.partitioning_unused}"
-    if untold:
+    if withheld:
         return f"{text}, not told: nothing groups by it, and each key that a runtime filter leaves out would be a task"
     for step in above:
         if step.name == "ShuffleExchangeExec":

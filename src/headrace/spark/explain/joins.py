@@ -53,7 +53,7 @@ def _why_not_offered(found: FoundScan, scan: PlannedScan, planner: Planner, fram
         return ""
     sides = [side for index, side in enumerate(elements(step.node.children())) if index != step.child]
     others = [other for side in sides for other in scans_of(side, (), False)]
-    records = [planner.scan_record(str(other.scan.scanId())) for other in others]
+    records = [planner.scans.find(str(other.scan.planId())) for other in others]
     if not any(one is not None and isinstance(one.table.provider, JoiningProvider) for one in records):
         return ""  # with what Headrace does not read, or cannot join
     if step.name != "CartesianProductExec" and step.node.joinType().toString() not in _OFFERED:

@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.expressions.aggregate.Max;
 import org.apache.spark.sql.connector.expressions.aggregate.Min;
 import org.apache.spark.sql.connector.expressions.aggregate.Sum;
 import org.headrace.spark.planner.Planners;
+import org.headrace.spark.planner.Words;
 
 /** Spark's V2 aggregations as JSON for Python; driver JVM. */
 final class AggregationJson {
@@ -20,7 +21,7 @@ final class AggregationJson {
   /** The aggregation in JSON, or null where a part of it has no faithful form. */
   static ObjectNode of(Aggregation aggregation) {
     ObjectNode node = Planners.JSON.createObjectNode();
-    ArrayNode groups = node.putArray("groups");
+    ArrayNode groups = node.putArray(Words.GROUPS);
     for (Expression group : aggregation.groupByExpressions()) {
       ObjectNode json = PredicateJson.of(group);
       if (json == null) {
@@ -28,7 +29,7 @@ final class AggregationJson {
       }
       groups.add(json);
     }
-    ArrayNode functions = node.putArray("functions");
+    ArrayNode functions = node.putArray(Words.FUNCTIONS);
     for (AggregateFunc function : aggregation.aggregateExpressions()) {
       ObjectNode json = of(function);
       if (json == null) {
@@ -58,14 +59,14 @@ final class AggregationJson {
 
   private static ObjectNode function(String name, Expression operand, boolean distinct) {
     ObjectNode node = Planners.JSON.createObjectNode();
-    node.put("name", name);
-    node.put("distinct", distinct);
+    node.put(Words.NAME, name);
+    node.put(Words.DISTINCT, distinct);
     if (operand == null) {
-      node.putNull("operand");
+      node.putNull(Words.OPERAND);
       return node;
     }
     ObjectNode json = PredicateJson.of(operand);
-    node.set("operand", json);
+    node.set(Words.OPERAND, json);
     return json == null ? null : node;
   }
 }

@@ -5,11 +5,8 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import com.fasterxml.jackson.databind.util.RawValue;
 import java.util.ArrayList;
-import java.util.Arrays;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
 import org.apache.spark.sql.connector.expressions.SortDirection;
@@ -28,6 +25,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
+import org.headrace.spark.planner.Words;
 
 /**
  * Relays to Python what Spark's planner offers for one scan; driver JVM.
@@ -49,11 +47,8 @@ public final class HeadraceScanBuilder
   private final String tableName;
   private StructType schema;
   private final List<Predicate> pushed = new ArrayList<>();
-  private final List<Predicate> exact = new ArrayList<>();
   private StructType columns;
   private boolean cutByPython;
-  private boolean aggregated;
-  private boolean limited;
 
   public HeadraceScanBuilder(String context, String tableId, String tableName, StructType schema) {
     this.negotiation = new Negotiation(context, tableId);
@@ -72,13 +67,14 @@ public final class HeadraceScanBuilder
       ObjectNode json = PredicateJson.of(predicate);
       filters.add(json == null ? Planners.JSON.nullNode() : json);
     }
-    JsonNode answered = negotiation.offer("filters", filters);
+    JsonNode answered = negotiation.offer(Words.FILTERS, filters);
     List<Predicate> left = new ArrayList<>();
     for (int i = 0; i < predicates.length; i++) {
       String answer = answered.get(i).asText();
-      boolean done = answer.equals("exact") || answer.equals("implied");
-      (done ? exact : left).add(predicates[i]);
-      if (done || answer.equals("inexact")) {
+      if (!answer.equals(Words.EXACT) && !answer.equals(Words.IMPLIED)) {
+        left.add(predicates[i]);
+      }
+      if (!answer.equals(Words.UNSUPPORTED)) {
         pushed.add(predicates[i]);
       }
     }
@@ -105,67 +101,65 @@ public final class HeadraceScanBuilder
       return false;
     }
     ObjectNode join = Planners.JSON.createObjectNode();
-    join.put("how", how);
-    join.set("left", Planners.JSON.valueToTree(left));
-    join.set("right", Planners.JSON.valueToTree(right));
-    join.set("condition", PredicateJson.of(condition));
-    join.set("other", builder.negotiation.question());
-    JsonNode joined = negotiation.offer("join", join).get("schema");
+    join.put(Words.HOW, how);
+    join.set(Words.LEFT, Planners.JSON.valueToTree(left));
+    join.set(Words.RIGHT, Planners.JSON.valueToTree(right));
+    join.set(Words.CONDITION, PredicateJson.of(condition));
+    join.set(Words.OTHER, builder.negotiation.question());
+    JsonNode joined = negotiation.offer(Words.JOIN, join).get(Words.SCHEMA);
     if (joined.isNull()) {
       return false;
     }
     schema = (StructType) DataType.fromJson(joined.toString());
     columns = schema;
-    exact.clear();
     return true;
   }
 
   @Override
   public void pruneColumns(StructType requiredSchema) {
     columns = requiredSchema;
-    negotiation.tell("columns", Planners.JSON.getNodeFactory().rawValueNode(new RawValue(columns.json())));
+    negotiation.tell(Words.COLUMNS, Planners.JSON.getNodeFactory().rawValueNode(new RawValue(columns.json())));
   }
 
   @Override
   public boolean supportCompletePushDown(Aggregation aggregation) {
     ObjectNode json = AggregationJson.of(aggregation);
-    return json != null && negotiation.offer("asked_aggregation", json).asText().equals("complete");
+    return json != null && negotiation.offer(Words.ASKED_AGGREGATION, json).asText().equals(Words.COMPLETE);
   }
 
   @Override
   public boolean pushAggregation(Aggregation aggregation) {
     ObjectNode json = AggregationJson.of(aggregation);
-    JsonNode answered = json == null ? null : negotiation.offer("aggregation", json);
-    if (answered == null || answered.get("answer").asText().equals("unsupported")) {
+    JsonNode answered = json == null ? null : negotiation.offer(Words.AGGREGATION, json);
+    if (answered == null || answered.get(Words.ANSWER).asText().equals(Words.UNSUPPORTED)) {
       return false;
     }
-    columns = (StructType) DataType.fromJson(answered.get("schema").toString());
-    aggregated = true;
+    columns = (StructType) DataType.fromJson(answered.get(Words.SCHEMA).toString());
     return true;
   }
 
   @Override
   public boolean pushTopN(SortOrder[] orders, int limit) {
     ObjectNode topN = Planners.JSON.createObjectNode();
-    topN.put("limit", limit);
-    ArrayNode order = topN.putArray("order");
+    topN.put(Words.LIMIT, limit);
+    ArrayNode order = topN.putArray(Words.ORDER);
     for (SortOrder key : orders) {
       if (!(key.expression() instanceof NamedReference column) || column.fieldNames().length != 1) {
         return false;
       }
       ObjectNode node = order.addObject();
-      node.put("column", column.fieldNames()[0]);
-      node.put("descending", key.direction() == SortDirection.DESCENDING);
-      node.put("nulls_first", key.nullOrdering() == NullOrdering.NULLS_FIRST);
+      node.put(Words.COLUMN, column.fieldNames()[0]);
+      node.put(Words.DESCENDING, key.direction() == SortDirection.DESCENDING);
+      node.put(Words.NULLS_FIRST, key.nullOrdering() == NullOrdering.NULLS_FIRST);
     }
-    String answer = negotiation.offer("top_n", topN).asText();
-    cutByPython = answer.equals("exact");
-    return !answer.equals("unsupported");
+    String answer = negotiation.offer(Words.TOP_N, topN).asText();
+    cutByPython = answer.equals(Words.EXACT);
+    return !answer.equals(Words.UNSUPPORTED);
   }
 
   @Override
   public boolean pushOffset(int offset) {
-    return negotiation.offer("offset", Planners.JSON.getNodeFactory().numberNode(offset)).asBoolean();
+    return negotiation.offer(Words.OFFSET, Planners.JSON.getNodeFactory().numberNode(offset)).asBoolean();
   }
 
   /** Asked after a limit and after a top-n. A mere limit is: Spark keeps its own, which many partitions need. */
@@ -176,54 +170,20 @@ public final class HeadraceScanBuilder
 
   @Override
   public boolean pushLimit(int limit) {
-    negotiation.tell("limit", Planners.JSON.getNodeFactory().numberNode(limit));
-    limited = true;
+    negotiation.tell(Words.LIMIT, Planners.JSON.getNodeFactory().numberNode(limit));
     return true;
   }
 
   @Override
   public Scan build() {
-    boolean filtersComeBack = filtersComeBack();
-    if (filtersComeBack) {
-      pruneColumns(withColumnsOf(exact));
-    }
     ObjectNode settings = Planners.JSON.createObjectNode();
     Versions.partitioningSettings().forEach(settings::put);
-    negotiation.tell("settings", settings);
-    return new HeadraceScan(negotiation, tableName, columns, negotiation.plan(), filtersComeBack);
-  }
-
-  /**
-   * Whether Spark should filter again what the provider filters exactly. In a join it looks for a filter on the small
-   * side, to tell the large side the keys that are left; without one it would not. Worth it for a table that is small
-   * enough to be broadcast: the columns of the filters have to be read then.
-   */
-  private boolean filtersComeBack() {
-    boolean cut = aggregated || limited || cutByPython;
-    if (exact.isEmpty() || cut || !Versions.putsFiltersBack() || !areOfPlainColumns(exact)) {
-      return false;
+    long most = Versions.putsFiltersBack() ? SQLConf.get().autoBroadcastJoinThreshold() : 0;
+    negotiation.tell(Words.SETTINGS, settings.put(Words.FILTERS_BACK_BYTES, most));
+    JsonNode plan = negotiation.plan();
+    for (JsonNode added : plan.get(Words.ADDED_COLUMNS)) {
+      columns = columns.add(schema.apply(added.asText()));
     }
-    long most = SQLConf.get().autoBroadcastJoinThreshold();
-    return most > 0 && negotiation.offer("is_small", Planners.JSON.getNodeFactory().numberNode(most)).asBoolean();
-  }
-
-  private static boolean areOfPlainColumns(List<Predicate> predicates) {
-    return predicates.stream()
-        .flatMap(predicate -> Arrays.stream(predicate.references()))
-        .allMatch(reference -> reference.fieldNames().length == 1);
-  }
-
-  private StructType withColumnsOf(List<Predicate> predicates) {
-    Set<String> present = new LinkedHashSet<>(Arrays.asList(columns.fieldNames()));
-    StructType wider = columns;
-    for (Predicate predicate : predicates) {
-      for (NamedReference reference : predicate.references()) {
-        String name = reference.fieldNames()[0];
-        if (present.add(name)) {
-          wider = wider.add(schema.apply(name));
-        }
-      }
-    }
-    return wider;
+    return new HeadraceScan(negotiation, tableName, columns, plan);
   }
 }

@@ -1,19 +1,22 @@
 package org.headrace.spark.scan;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.ref.Cleaner;
 import java.util.Map;
 import java.util.UUID;
 import org.apache.spark.sql.internal.SQLConf;
 import org.headrace.spark.planner.Planners;
+import org.headrace.spark.planner.Words;
 
 /**
  * The JVM's end of one scan that is negotiated with Python: an id, under which Python keeps all that was offered,
  * answered and planned; driver JVM.
  *
- * <p>Held by the scan's builder, the scan and its reader factory (an RDD may outlive the scan). When all of them are
- * garbage, and nothing in the driver JVM can go on with the negotiation or run its plan any more, Python is told.
+ * <p>Held by the scan's builder, the scan and the reader factories of its plans (an RDD may outlive the scan). When all of
+ * them are garbage, and nothing in the driver JVM can go on with the negotiation or run a plan any more, Python is told.
+ * It is told of each plan too, when the plan's reader factory is garbage.
  */
 final class Negotiation {
   private static final Cleaner CLEANER = Cleaner.create();
@@ -22,7 +25,7 @@ final class Negotiation {
   private final String context;
   private final String table;
   private final String id = UUID.randomUUID().toString();
-  private ObjectNode unsent = Planners.JSON.createObjectNode();
+  private ObjectNode untold = Planners.JSON.createObjectNode();
   private boolean begun;
 
   Negotiation(String context, String table) {
@@ -46,18 +49,30 @@ final class Negotiation {
 
   /** Offers something to which Spark needs no answer: it travels with the next question. The last one counts. */
   void tell(String kind, JsonNode value) {
-    unsent.set(kind, value);
+    untold.set(kind, value);
   }
 
   /** Offers something and returns Python's answer to it. */
   JsonNode offer(String kind, JsonNode value) {
     tell(kind, value);
-    return ask("offer").get(kind);
+    return Planners.ask(context, Words.OFFER, question()).get(kind);
   }
 
   /** Asks for a plan of all that was offered. */
   JsonNode plan() {
-    return ask("plan");
+    return Planners.ask(context, Words.PLAN, question());
+  }
+
+  /** Asks for a plan like the one with this id, which these runtime filters narrow. */
+  JsonNode narrow(String plan, ArrayNode runtimeFilters) {
+    ObjectNode question = question().put(Words.NARROWS, plan);
+    question.set(Words.RUNTIME_FILTERS, runtimeFilters);
+    return Planners.ask(context, Words.PLAN, question);
+  }
+
+  /** Python drops a plan when {@code readers}, by which alone it can be read, are garbage. */
+  void releaseWith(Object readers, String plan) {
+    CLEANER.register(readers, telling(context, Words.RELEASE_PLAN, Map.of(Words.SCAN, id, Words.PLAN, plan)));
   }
 
   /** Whether both are known to the same Python. */
@@ -65,21 +80,17 @@ final class Negotiation {
     return context.equals(other.context);
   }
 
-  private JsonNode ask(String operation) {
-    return Planners.ask(context, operation, question());
-  }
-
   /** What tells Python which negotiation is meant, and what it has not been told yet. */
   ObjectNode question() {
     ObjectNode question = Planners.JSON.createObjectNode();
-    question.put("scan", id);
-    question.put("table", table);
-    question.set("offers", unsent);
-    question.put("source_filters_off", areSourceFiltersOff());
-    unsent = Planners.JSON.createObjectNode();
+    question.put(Words.SCAN, id);
+    question.put(Words.TABLE, table);
+    question.set(Words.OFFERS, untold);
+    question.put(Words.SOURCE_FILTERS_OFF, areSourceFiltersOff());
+    untold = Planners.JSON.createObjectNode();
     if (!begun) {
       begun = true;
-      CLEANER.register(this, release(context, id));
+      CLEANER.register(this, telling(context, Words.RELEASE, Map.of(Words.SCAN, id)));
     }
     return question;
   }
@@ -89,10 +100,11 @@ final class Negotiation {
     return !Boolean.parseBoolean(SQLConf.get().getConfString(SOURCE_FILTERS, "true"));
   }
 
-  private static Runnable release(String context, String id) {
+  /** Static: what the cleaner runs must not hold what it waits for. */
+  private static Runnable telling(String context, String operation, Map<String, String> question) {
     return () -> {
       if (Planners.isLive(context)) {
-        Planners.ask(context, "release", Map.of("scan", id));
+        Planners.ask(context, operation, question);
       }
     };
   }

@@ -10,6 +10,7 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
+import org.headrace.spark.planner.Words;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
@@ -19,7 +20,8 @@ import scala.runtime.AbstractPartialFunction;
  *
  * <p>Spark plans the query behind each filter anew, and those inside of it, too: with a filter on every table of a join of
  * eighteen (TPC-DS q64) that took minutes, twice as long with each table. A side that is itself narrowed by another
- * table, as in a snowflake, still narrows the next.
+ * table, as in a snowflake, still narrows the next. Only Spark's plan says what is behind a filter, so this is decided here
+ * and not by Python.
  */
 public final class NestedFiltersRule extends Rule<LogicalPlan> {
 
@@ -47,12 +49,10 @@ public final class NestedFiltersRule extends Rule<LogicalPlan> {
   /** So that explain can say which ones are gone. */
   private static void tell(Filter filter) {
     HeadraceScan scan = (HeadraceScan) ((DataSourceV2ScanRelation) filter.child()).scan();
-    scan.leaveOut(
-        prunings(filter.condition()).stream()
-            .filter(NestedFiltersRule::isDeep)
-            .map(NestedFiltersRule::column)
-            .map(column -> "the one on " + column + ", as it would be learnt in more than two steps, each a query to plan")
-            .toList());
+    prunings(filter.condition()).stream()
+        .filter(NestedFiltersRule::isDeep)
+        .map(pruning -> HeadraceScan.leftOut(Words.DEEP).put(Words.COLUMN, column(pruning)))
+        .forEach(scan::leaveOut);
   }
 
   private static String column(DynamicPruningSubquery pruning) {

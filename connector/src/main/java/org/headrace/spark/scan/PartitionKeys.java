@@ -12,6 +12,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.headrace.spark.planner.Words;
 import org.headrace.spark.vectors.ArrowColumns;
 
 /** Partition keys as Spark's internal rows, from one Arrow batch of Python's; driver JVM. */
@@ -22,7 +23,7 @@ final class PartitionKeys {
   static InternalRow[] of(JsonNode partitioning) {
     try (BufferAllocator allocator = ArrowUtils.rootAllocator().newChildAllocator("headrace keys", 0, Long.MAX_VALUE);
         ArrowStreamReader reader =
-            new ArrowStreamReader(new ByteArrayInputStream(partitioning.get("keys").binaryValue()), allocator)) {
+            new ArrowStreamReader(new ByteArrayInputStream(partitioning.get(Words.KEYS).binaryValue()), allocator)) {
       reader.loadNextBatch();
       VectorSchemaRoot root = reader.getVectorSchemaRoot();
       ColumnVector[] columns = new ColumnVector[root.getFieldVectors().size()];

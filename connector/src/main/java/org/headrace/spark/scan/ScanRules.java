@@ -15,7 +15,7 @@ public final class ScanRules {
   public static void install(SparkSession session) {
     List<Rule<LogicalPlan>> all =
         new ArrayList<>(CollectionConverters.asJava(session.experimental().extraOptimizations()));
-    for (Rule<LogicalPlan> rule : List.of(new NestedFiltersRule(), new UntoldKeysRule())) {
+    for (Rule<LogicalPlan> rule : List.of(new NestedFiltersRule(), new WithheldKeysRule())) {
       if (all.stream().noneMatch(present -> present.getClass() == rule.getClass())) {
         all.add(rule);
       }

@@ -34,9 +34,10 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Spark runs a task for every key that it was told of, an empty one where the filter has left out the key: of 200
  * tasks 198 had nothing to do, and took most of the query's time. Without keys there are tasks for what is left only.
- * Keys that a grouping, a window or a join without broadcast may use to save a shuffle are told as before.
+ * Keys that a grouping, a window or a join without broadcast may use to save a shuffle are told as before. Only Spark's plan
+ * says which of them it is, so this is decided here and not by Python.
  */
-public final class UntoldKeysRule extends Rule<LogicalPlan> {
+public final class WithheldKeysRule extends Rule<LogicalPlan> {
   /** Changes no plan: it is the scan that no longer tells. */
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
@@ -58,7 +59,7 @@ public final class UntoldKeysRule extends Rule<LogicalPlan> {
         }
       }
       if (!areNeeded(keys, node, above)) {
-        scan.keepKeysUntold();
+        scan.withholdKeys();
       }
     }
     above.add(node);
@@ -69,7 +70,7 @@ public final class UntoldKeysRule extends Rule<LogicalPlan> {
   private static boolean hasRuntimeFilter(Expression condition) {
     return condition instanceof DynamicPruningSubquery
         || condition instanceof ScalarSubquery
-        || CollectionConverters.asJava(condition.children()).stream().anyMatch(UntoldKeysRule::hasRuntimeFilter);
+        || CollectionConverters.asJava(condition.children()).stream().anyMatch(WithheldKeysRule::hasRuntimeFilter);
   }
 
   /** Whether a node above may have use for rows of equal {@code keys} being together; true where that is not clear. */

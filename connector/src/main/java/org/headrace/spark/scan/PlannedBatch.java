@@ -1,0 +1,182 @@
+package org.headrace.spark.scan;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Objects;
+import java.util.OptionalLong;
+import java.util.function.Supplier;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
+import org.apache.spark.sql.connector.read.partitioning.Partitioning;
+import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
+import org.headrace.spark.planner.Words;
+import org.headrace.spark.read.HeadracePartition;
+import org.headrace.spark.read.HeadraceReaderFactory;
+
+/**
+ * One plan of a scan: Python's answer, in Spark's terms, and the readers of its partitions; driver JVM. Immutable.
+ *
+ * <p>The readers hold the plan: Python is told to drop it when they are garbage.
+ */
+final class PlannedBatch implements Batch {
+  private final JsonNode plan;
+  private final String table;
+  private final HeadraceReaderFactory readers;
+  private final boolean withholdsKeys;
+  private final Supplier<PlannedBatch> current;
+
+  /** {@code current}: the scan's plan of the time when it is asked. */
+  PlannedBatch(
+      JsonNode plan,
+      String table,
+      HeadraceReaderFactory readers,
+      boolean withholdsKeys,
+      Supplier<PlannedBatch> current) {
+    this.plan = plan;
+    this.table = table;
+    this.readers = readers;
+    this.withholdsKeys = withholdsKeys;
+    this.current = current;
+  }
+
+  /** The same plan, of which Spark is not told how the rows are partitioned. */
+  PlannedBatch withoutKeys() {
+    return new PlannedBatch(plan, table, readers, true, current);
+  }
+
+  String id() {
+    return plan.get(Words.PLAN).asText();
+  }
+
+  String description() {
+    return plan.get(Words.DESCRIPTION).asText();
+  }
+
+  boolean isStreaming() {
+    return plan.get(Words.STREAMING).asBoolean();
+  }
+
+  boolean filtersComeBack() {
+    return plan.get(Words.FILTERS_COME_BACK).asBoolean();
+  }
+
+  /** The longest list of values that a runtime filter may have. */
+  int mostRuntimeValues() {
+    return plan.get(Words.MOST_RUNTIME_VALUES).asInt();
+  }
+
+  int partitionCount() {
+    return plan.get(Words.PARTITIONS).asInt();
+  }
+
+  boolean withholdsKeys() {
+    return withholdsKeys;
+  }
+
+  /** The columns by whose values the rows are partitioned; none where Spark is not told. */
+  List<String> keyColumns() {
+    return tellsKeys() ? names(plan.get(Words.PARTITIONING).get(Words.COLUMNS)) : List.of();
+  }
+
+  private boolean tellsKeys() {
+    return plan.get(Words.PARTITIONING).isObject() && !withholdsKeys;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    InternalRow[] keys = tellsKeys() ? PartitionKeys.of(plan.get(Words.PARTITIONING)) : null;
+    InputPartition[] partitions = new InputPartition[partitionCount()];
+    for (int i = 0; i < partitions.length; i++) {
+      partitions[i] = keys == null ? new HeadracePartition(i) : new KeyedPartition(i, keys[i]);
+    }
+    return partitions;
+  }
+
+  /**
+   * The readers of the scan's current plan. Where runtime filters came, Spark takes the partitions from a new batch of
+   * the scan and still asks the batch that it made first for their readers (BatchScanExec).
+   */
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return current.get().readers;
+  }
+
+  Partitioning outputPartitioning() {
+    int count = partitionCount();
+    List<String> columns = keyColumns();
+    if (columns.isEmpty()) {
+      return new UnknownPartitioning(count);
+    }
+    JsonNode function = plan.get(Words.PARTITIONING).get(Words.FUNCTION);
+    Expression[] keys = new Expression[columns.size()];
+    for (int i = 0; i < keys.length; i++) {
+      String column = PartitionKeys.quoted(columns.get(i));
+      keys[i] =
+          function.isNull()
+              ? Expressions.identity(column)
+              : Expressions.apply(
+                  HashFunction.nameOf(function.asText(), count, i, keys.length), Expressions.column(column));
+    }
+    return new KeyGroupedPartitioning(keys, count);
+  }
+
+  NamedReference[] runtimeFilterColumns() {
+    return names(plan.get(Words.RUNTIME_FILTER_COLUMNS)).stream()
+        .map(column -> Expressions.column(PartitionKeys.quoted(column)))
+        .toArray(NamedReference[]::new);
+  }
+
+  SortOrder[] outputOrdering() {
+    List<SortOrder> order = new ArrayList<>();
+    for (JsonNode key : plan.get(Words.ORDERING)) {
+      order.add(
+          Expressions.sort(
+              Expressions.column(PartitionKeys.quoted(key.get(Words.COLUMN).asText())),
+              key.get(Words.DESCENDING).asBoolean() ? SortDirection.DESCENDING : SortDirection.ASCENDING,
+              key.get(Words.NULLS_FIRST).asBoolean() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST));
+    }
+    return order.toArray(new SortOrder[0]);
+  }
+
+  /** A number that Python may not know: rows or bytes. */
+  OptionalLong statistic(String field) {
+    JsonNode value = plan.get(field);
+    return value.isNull() ? OptionalLong.empty() : OptionalLong.of(value.asLong());
+  }
+
+  private static List<String> names(JsonNode array) {
+    List<String> names = new ArrayList<>();
+    array.forEach(name -> names.add(name.asText()));
+    return names;
+  }
+
+  /**
+   * Equal batches are run once: Spark then uses the shuffled or broadcast rows of one for both, in a self-join for
+   * instance. So they must read the same columns and run the very same plan.
+   */
+  @Override
+  public boolean equals(Object other) {
+    return this == other
+        || (other instanceof PlannedBatch batch
+            && table.equals(batch.table)
+            && partitionCount() == batch.partitionCount()
+            && plan.get(Words.PARTITIONING).equals(batch.plan.get(Words.PARTITIONING))
+            && plan.get(Words.ORDERING).equals(batch.plan.get(Words.ORDERING))
+            && readers.producesSameAs(batch.readers));
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(table, partitionCount());
+  }
+}

@@ -1,0 +1,201 @@
+"""The scans that Spark may still go on with or run, with their plans and tickets; driver Python, thread-safe."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import HeadraceError
+from headrace.negotiate.filters import MOST_RUNTIME_VALUES
+from headrace.negotiate.keys import key_batch
+from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.pickling import pickled_task
+from headrace.negotiate.planned import PlannedScan
+from headrace.negotiate.registry import RegisteredTable
+from headrace.plan import HashPartitioning, KeyPartitioning, Placement
+from headrace.spark import words
+from headrace.spark.offers import take_offers
+from headrace.spark.predicates import decode
+from headrace.transport.driver_partition import DriverPartition
+from headrace.transport.endpoint import Endpoint
+from headrace.worker.payload import payload_of
+
+
+@dataclass(frozen=True)
+class _LivePlan:
+    """A plan that Spark may still run, and the ticket by which the endpoint serves it; None where workers do."""
+
+    scan: PlannedScan
+    ticket: bytes | None
+
+
+@dataclass(frozen=True)
+class _LiveScan:
+    negotiation: Negotiation
+    plans: dict[str, _LivePlan] = field(default_factory=dict)
+
+
+class Scans:
+    """Answers what the JVM asks about scans: ``answers``, by the operations' names. They raise as negotiations do.
+
+    The JVM tells when nothing in Spark can run a plan any more, and when nothing can go on with a scan. So a scan that
+    is planned again and again keeps the plans that are in use and no others.
+    """
+
+    def __init__(
+        self,
+        find_table: Callable[[str], RegisteredTable | None],
+        endpoint: Endpoint,
+        *,
+        python: str,
+        archive: str,
+        by_value: bool,
+    ) -> None:
+        self._find_table = find_table
+        self._endpoint = endpoint
+        self._python = python
+        self._archive = archive
+        self.by_value = by_value
+        """Whether modules that are not installed travel with the plans: executors could not import them."""
+        self._lock = threading.Lock()
+        self._scans: dict[str, _LiveScan] = {}
+        self.answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+            words.OFFER: self._offer,
+            words.PLAN: self._plan,
+            words.RELEASE: self._release,
+            words.RELEASE_PLAN: self._release_plan,
+        }
+
+    def __len__(self) -> int:
+        return len(self._scans)
+
+    def find(self, plan_id: str) -> PlannedScan | None:
+        """The plan of a Scan object of Spark's, for explain."""
+        return next((plan for plan in self.plans() if plan.id == plan_id), None)
+
+    def plans(self) -> list[PlannedScan]:
+        """Those that Spark may still run, in the order in which their scans began."""
+        with self._lock:
+            live = [(scan.negotiation, plan.scan) for scan in self._scans.values() for plan in scan.plans.values()]
+        return [dataclasses.replace(plan, left_out=negotiation.left_out) for negotiation, plan in live]
+
+    def close(self) -> None:
+        with self._lock:
+            scans = list(self._scans.values())
+            self._scans.clear()
+        for plan in (plan for scan in scans for plan in scan.plans.values()):
+            self._withdraw(plan)
+
+    def _offer(self, question: dict[str, Any]) -> dict[str, Any]:
+        return take_offers(self._scan(question).negotiation, question[words.OFFERS], self._negotiation)
+
+    def _plan(self, question: dict[str, Any]) -> dict[str, Any]:
+        scan = self._scan(question)
+        take_offers(scan.negotiation, question[words.OFFERS], self._negotiation)
+        narrows = question.get(words.NARROWS)
+        if narrows is None:
+            planned = scan.negotiation.plan()
+        else:
+            learnt = [decode(node) for node in question[words.RUNTIME_FILTERS]]
+            with self._lock:
+                old = scan.plans[narrows].scan
+            planned = scan.negotiation.narrow(old, [expr for expr in learnt if expr is not None])
+        return {**_plan_json(planned), **self._kept(planned, scan)}
+
+    def _kept(self, planned: PlannedScan, scan: _LiveScan) -> dict[str, Any]:
+        """Keep the plan, with a ticket if this process runs it; returns where its rows come from, as JSON."""
+        task, ticket = planned.task(), None
+        if planned.plan.placement is Placement.DRIVER:
+            ticket = self._endpoint.offer(
+                lambda claim: DriverPartition(task, claim.partition, claim.execution), planned.partitioning.n
+            )
+            place = {words.ENDPOINT: self._endpoint.address(ticket)}
+        else:
+            payload = base64.b64encode(payload_of(pickled_task(task, by_value=self.by_value))).decode()
+            place = {words.WORKER: {words.PYTHON: self._python, words.ARCHIVE: self._archive, words.TASK: payload}}
+        with self._lock:
+            scan.plans[planned.id] = _LivePlan(planned, ticket)
+        return place
+
+    def _release(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Nothing in Spark can go on with the negotiation or run one of its plans any more."""
+        with self._lock:
+            scan = self._scans.pop(question[words.SCAN], None)
+        for plan in () if scan is None else scan.plans.values():
+            self._withdraw(plan)
+            plan.scan.release()
+        return {}
+
+    def _release_plan(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Nothing in Spark can run this plan any more."""
+        with self._lock:
+            scan = self._scans.get(question[words.SCAN])
+            plan = None if scan is None else scan.plans.pop(question[words.PLAN], None)
+        if plan is not None:
+            self._withdraw(plan)
+            plan.scan.release()
+        return {}
+
+    def _withdraw(self, plan: _LivePlan) -> None:
+        if plan.ticket is not None:
+            self._endpoint.withdraw(plan.ticket)
+
+    def _negotiation(self, question: dict[str, Any]) -> Negotiation:
+        return self._scan(question).negotiation
+
+    def _scan(self, question: dict[str, Any]) -> _LiveScan:
+        """The one with the id that the JVM chose; made when it is first heard of."""
+        with self._lock:
+            scan = self._scans.get(question[words.SCAN])
+        if scan is None:
+            table = self._find_table(question[words.TABLE])
+            if table is None:
+                raise HeadraceError(
+                    "the table behind this DataFrame was deregistered or replaced; build the query again"
+                )
+            scan = _LiveScan(Negotiation(table, question[words.SCAN]))
+            with self._lock:
+                self._scans[scan.negotiation.id] = scan
+        return scan
+
+
+def _plan_json(planned: PlannedScan) -> dict[str, Any]:
+    return {
+        words.PLAN: planned.id,
+        words.DESCRIPTION: planned.description(),
+        words.STREAMING: planned.table.live is not None,
+        words.PARTITIONS: planned.partitioning.n,
+        words.PARTITIONING: _partitioning_json(planned),
+        words.ORDERING: [
+            {words.COLUMN: key.column, words.DESCENDING: key.descending, words.NULLS_FIRST: key.nulls_first}
+            for key in planned.ordering
+        ],
+        words.ROWS: planned.statistics.num_rows,
+        words.BYTES: planned.statistics.size_in_bytes,
+        words.FILTERS_COME_BACK: planned.filters_come_back,
+        words.ADDED_COLUMNS: list(planned.added_columns),
+        words.RUNTIME_FILTER_COLUMNS: list(planned.runtime_filter_columns),
+        words.MOST_RUNTIME_VALUES: MOST_RUNTIME_VALUES,
+    }
+
+
+def _partitioning_json(planned: PlannedScan) -> dict[str, Any] | None:
+    partitioning = planned.partitioning
+    if planned.partitioning_unused is not None:
+        return None
+    assert isinstance(partitioning, (HashPartitioning, KeyPartitioning))
+    keys = key_batch(planned.table, partitioning)
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, keys.schema) as writer:
+        writer.write_batch(keys)
+    return {
+        words.COLUMNS: list(partitioning.columns),
+        words.FUNCTION: partitioning.function if isinstance(partitioning, HashPartitioning) else None,
+        words.KEYS: base64.b64encode(stream.getvalue()).decode(),
+    }

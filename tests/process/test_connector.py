@@ -29,6 +29,11 @@ def test_protocol_in_java_agrees_with_the_golden_bytes(classpath: str) -> None:
     assert "all numbers agree" in run_check(classpath, "transport.ProtocolCheck", str(GOLDEN))
 
 
+def test_planner_json_in_java_agrees_with_the_golden_questions_and_answers(classpath: str) -> None:
+    printed = run_check(classpath, "scan.PlannerJsonCheck", str(GOLDEN.with_name("planner.json")))
+    assert "all words agree" in printed
+
+
 @pytest.mark.daily
 def test_reader_damaged_streams_are_refused_by_name_or_whole(classpath: str) -> None:
     """A part of what `make soak` does."""

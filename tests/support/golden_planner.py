@@ -1,0 +1,110 @@
+"""The tables behind the golden questions and answers of the planner, and a planner that has them; for the tests."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+import headrace as hr
+from catalogs import Shop
+from headrace.arrow.types import wire_schema
+from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.plan import Aggregation
+from headrace.provider import Join, JoiningProvider
+from headrace.spark.connect.planner_process import ServerPlanner
+from headrace.transport.endpoint import Endpoint
+from places import ROOT
+
+GOLDEN = json.loads((ROOT / "connector" / "protocol" / "planner.json").read_text())
+VARYING = {"path", "port", "secret", "ticket", "task", "traceback", "parts", "text"}
+"""Fields of answers that differ from run to run."""
+
+SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string()), ("price", pa.float64())])
+FILTERS = {"k": hr.FilterPushdown.EXACT, "name": hr.FilterPushdown.INEXACT, "price": hr.FilterPushdown.UNSUPPORTED}
+
+
+class GoldenPlan(hr.ExecutionPlan):
+    """Says what its table says."""
+
+    def __init__(self, request: hr.ScanRequest, said: dict[str, Any]) -> None:
+        self.schema = request.schema
+        for name, value in said.items():
+            setattr(self, name, value)
+        if request.runtime_filters:
+            self.partitioning = hr.KeyPartitioning(("k",), [(2,)])
+
+    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        raise AssertionError("planning does not execute")
+
+
+class GoldenTable(JoiningProvider):
+    """Answers filters by their column, and takes all else."""
+
+    def __init__(self, **said: Any) -> None:
+        self.said = said
+
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def statistics(self) -> hr.Statistics:
+        return hr.Statistics(100, 4000)
+
+    def supports_filters_pushdown(self, filters: Sequence[hr.Expr]) -> Sequence[hr.FilterPushdown]:
+        return [FILTERS["price" if isinstance(expr, hr.Not) else next(iter(expr.columns()))] for expr in filters]
+
+    def supports_top_n_pushdown(self, order: Sequence[hr.SortKey], limit: int) -> hr.Pushdown:
+        return hr.Pushdown.EXACT
+
+    def supports_offset_pushdown(self, offset: int, limit: int | None) -> bool:
+        return True
+
+    def supports_aggregate_pushdown(self, aggregation: Aggregation) -> hr.AggregatePushdown:
+        return hr.AggregatePushdown.COMPLETE if not aggregation.group_by else hr.AggregatePushdown.PARTIAL
+
+    def joined(self, join: Join) -> hr.TableProvider | str:
+        return GoldenTable() if join.how == "inner" else "only inner joins"
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        if self.said.get("raises"):
+            raise LookupError("no such page")
+        return GoldenPlan(request, self.said)
+
+
+def golden_planner(endpoint: Endpoint) -> ServerPlanner:
+    registry = Registry()
+    tables = {
+        "worker": GoldenTable(),
+        "keyed": GoldenTable(
+            placement=hr.Placement.DRIVER,
+            partitioning=hr.KeyPartitioning(("k",), [(1,), (2,)]),
+            ordering=(hr.SortKey("k", descending=True, nulls_first=False),),
+            runtime_filter_columns=("k",),
+        ),
+        "hashed": GoldenTable(partitioning=hr.HashPartitioning(("k", "name"), 3, "crc32")),
+        "failing": GoldenTable(raises=True),
+    }
+    for name, provider in tables.items():
+        table = RegisteredTable(name, provider, SCHEMA, wire_schema(SCHEMA), id=f"id of {name}")
+        registry.add(table, replace=False)
+    planner = ServerPlanner(registry, endpoint, "headrace.zip")
+    planner.scans._python = "python3"
+    planner.catalogs.add("shop", Shop())
+    planner.catalogs.add_function("series", lambda first, last=3: hr.MemTable(pa.table({"n": list(range(first, last))})))
+    return planner
+
+
+def differences(expected: Any, found: Any, where: str = "") -> list[str]:
+    """Where the two differ, but for what varies."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        if list(expected) != list(found):
+            return [f"{where} has the fields {list(found)}, expected {list(expected)}"]
+        varying = VARYING | {"table"} if "held" in expected else VARYING
+        inner = [(key, expected[key], found[key]) for key in expected if key not in varying]
+        return [line for key, one, other in inner for line in differences(one, other, f"{where}.{key}")]
+    if where.endswith(".keys"):  # pyarrow may write the same batch in other bytes
+        expected, found = (pa.ipc.open_stream(base64.b64decode(keys)).read_all() for keys in (expected, found))
+    return [] if expected == found else [f"{where} is {found!r}, expected {expected!r}"]

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
+from leaking import at_rest
+from producing import wait_until
 from versions import has
 
 pytestmark = [  # as most sessions are; tests say which they try without, too
@@ -316,6 +318,19 @@ def test_star_join_narrows_the_fact_table_before_it_is_read(
     same(ctx, STAR)
     narrowed = answers.requests[-1].runtime_filters
     assert [repr(expr) for expr in narrowed] == ["k IN ('a')"] or "k = 'a'" in repr(narrowed)
+
+
+@pytest.mark.usefixtures("dimension")
+def test_plans_that_runtime_filters_replaced_leave_no_ticket_behind(ctx: hr.SessionContext, answers: Answers) -> None:
+    answers.runtime_columns = ("k",)
+    answers.partitioning = hr.KeyPartitioning("k", ["a"])
+    before = at_rest(ctx)
+    for _ in range(10):
+        same(ctx, STAR)
+    planner: Any = ctx._attached.planner
+    assert len(answers.requests) >= 20  # each query planned twice
+    wait_until(lambda: at_rest(ctx).tickets <= before.tickets)
+    assert len(planner.scans.plans()) <= len(planner.scans) <= 4
 
 
 @pytest.mark.parametrize("keys", [10_000, 10_001])

@@ -327,21 +327,59 @@ def negotiated(ctx: hr.SessionContext) -> int:
     return len(ctx._attached.planner.scans)
 
 
-def builder_with_a_filter(ctx: hr.SessionContext, name: str) -> Any:
-    """A scan builder as Spark makes one, that was offered ``a IS NOT NULL`` and is never built."""
+def scan_builder(ctx: hr.SessionContext, name: str) -> Any:
+    """As Spark makes one."""
     jvm: Any = ctx.spark.sparkContext._jvm
-    gateway: Any = ctx.spark.sparkContext._gateway
     table = ctx._registry.find(name)
     assert table is not None
     schema = ctx.table(name)._jdf.schema()
-    builder = jvm.org.headrace.spark.scan.HeadraceScanBuilder(ctx._context_id, table.id, name, schema)
+    return jvm.org.headrace.spark.scan.HeadraceScanBuilder(ctx._context_id, table.id, name, schema)
+
+
+def predicates(ctx: hr.SessionContext, name: str, *values: int) -> Any:
+    """One that is about the column ``a``, in an array of Spark's."""
+    jvm: Any = ctx.spark.sparkContext._jvm
+    gateway: Any = ctx.spark.sparkContext._gateway
     connector = jvm.org.apache.spark.sql.connector.expressions
-    children = gateway.new_array(connector.Expression, 1)
+    children = gateway.new_array(connector.Expression, 1 + len(values))
     children[0] = connector.Expressions.column("a")
-    predicates = gateway.new_array(connector.filter.Predicate, 1)
-    predicates[0] = connector.filter.Predicate("IS_NOT_NULL", children)
-    assert len(builder.pushPredicates(predicates)) == 0
+    for index, value in enumerate(values):
+        children[1 + index] = connector.Expressions.literal(value)
+    found = gateway.new_array(connector.filter.Predicate, 1)
+    found[0] = connector.filter.Predicate(name, children)
+    return found
+
+
+def builder_with_a_filter(ctx: hr.SessionContext, name: str) -> Any:
+    """A scan builder that was offered ``a IS NOT NULL`` and is never built."""
+    builder = scan_builder(ctx, name)
+    assert len(builder.pushPredicates(predicates(ctx, "IS_NOT_NULL"))) == 0
     return builder
+
+
+def tickets(ctx: hr.SessionContext) -> int:
+    collect_garbage(ctx)
+    return len(ctx._attached.endpoint._tickets)
+
+
+def test_scan_that_runtime_filters_narrow_again_and_again_keeps_its_last_plan_alone(ctx: hr.SessionContext) -> None:
+    ctx.register_table("t", table_of(ABC, placement=hr.Placement.DRIVER))
+    before = tickets(ctx)
+    scan = scan_builder(ctx, "t").build()
+    first = scan.toBatch()
+    for number in range(50):
+        scan.filter(predicates(ctx, "=", number))
+    wait_until(lambda: tickets(ctx) == before + 2)  # that of the batch that is held, and the last one
+    planner: Any = ctx._attached.planner
+    assert {plan.id for plan in planner.scans.plans()} == {f"{scan.scanId()}.1", scan.planId()}
+    assert len(planner.scans.find(scan.planId()).request.runtime_filters) == 50
+    assert first.createReaderFactory().equals(scan.toBatch().createReaderFactory())
+    del first
+    wait_until(lambda: tickets(ctx) == before + 1)
+    assert scan.planId().endswith(".51")
+    del scan
+    wait_until(lambda: tickets(ctx) == before)
+    assert negotiated(ctx) == 0
 
 
 def test_negotiation_whose_builder_is_dropped_is_forgotten(ctx: hr.SessionContext) -> None:

@@ -93,7 +93,9 @@ def golden_planner(endpoint: Endpoint) -> ServerPlanner:
     planner = ServerPlanner(registry, endpoint, "headrace.zip")
     planner.scans._python = "python3"
     planner.catalogs.add("shop", Shop())
-    planner.catalogs.add_function("series", lambda first, last=3: hr.MemTable(pa.table({"n": list(range(first, last))})))
+    planner.catalogs.add_function(
+        "series", lambda first, last=3: hr.MemTable(pa.table({"n": list(range(first, last))}))
+    )
     return planner
 
 

@@ -51,17 +51,9 @@ def _columns(negotiation: Negotiation, struct: dict[str, Any]) -> None:
     negotiation.offer_columns(pruned_schema(negotiation.table.schema, struct))
 
 
-def _limit(negotiation: Negotiation, limit: int) -> None:
-    negotiation.offer_limit(limit)
-
-
 def _top_n(negotiation: Negotiation, top_n: dict[str, Any]) -> str:
     order = [SortKey(key[words.COLUMN], key[words.DESCENDING], key[words.NULLS_FIRST]) for key in top_n[words.ORDER]]
     return negotiation.offer_top_n(order, top_n[words.LIMIT]).answer.value
-
-
-def _offset(negotiation: Negotiation, offset: int) -> bool:
-    return negotiation.offer_offset(offset)
 
 
 def _asked_aggregation(negotiation: Negotiation, aggregation: dict[str, Any]) -> str:
@@ -117,9 +109,9 @@ def _settings(negotiation: Negotiation, settings: dict[str, Any]) -> None:
 _OFFERS: dict[str, Callable[[Negotiation, Any], Any]] = {
     words.FILTERS: _filters,
     words.COLUMNS: _columns,
-    words.LIMIT: _limit,
+    words.LIMIT: Negotiation.offer_limit,
     words.TOP_N: _top_n,
-    words.OFFSET: _offset,
+    words.OFFSET: Negotiation.offer_offset,
     words.ASKED_AGGREGATION: _asked_aggregation,
     words.AGGREGATION: _aggregation,
     words.RUNTIME_FILTERS_LEFT_OUT: _runtime_filters_left_out,

@@ -50,9 +50,9 @@ def explain(frame: DataFrame, planner: Planner) -> Explanation:
     execution: Any = frame._jdf.queryExecution()
     blocks: dict[str, str] = {}
     for found in scans_of(execution.executedPlan(), (), False):
-        scan_id = str(found.scan.scanId())
-        if scan_id not in blocks:  # one behind a cache or a reused exchange is met again
-            blocks[scan_id] = _block(len(blocks) + 1, found, planner, frame)
+        plan_id = str(found.scan.planId())
+        if plan_id not in blocks:  # one behind a cache or a reused exchange is met again
+            blocks[plan_id] = _block(len(blocks) + 1, found, planner, frame)
     return Explanation("\n\n".join(blocks.values()) or "no Headrace table is scanned by this query")
 
 

@@ -53,11 +53,6 @@ public final class HeadraceScan
     return new PlannedBatch(plan, tableId(), readers, withholdsKeys, () -> batch);
   }
 
-  /** Identifies the scan to Python; read by explain. */
-  public String scanId() {
-    return negotiation.id();
-  }
-
   /** Identifies the current plan to Python; read by explain. */
   public String planId() {
     return batch.id();

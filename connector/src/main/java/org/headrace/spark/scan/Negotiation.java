@@ -33,10 +33,6 @@ final class Negotiation {
     this.table = table;
   }
 
-  String id() {
-    return id;
-  }
-
   /** Differs for each registration, of whatever context. */
   String table() {
     return table;

@@ -42,22 +42,22 @@ class CachedCatalog:
 
     def schemas(self) -> list[str]:
         """Raises PlanError, ProviderRaised, as all methods do."""
-        asked, known = self._refreshed, self._schemas
-        if known is None:
-            known = self._names("schema_names", self.provider.schema_names)
+        asked, cached = self._refreshed, self._schemas
+        if cached is None:
+            cached = self._names("schema_names", self.provider.schema_names)
             with self._lock:
                 if asked == self._refreshed:
-                    self._schemas = known
-        return known
+                    self._schemas = cached
+        return cached
 
     def tables(self, schema: str) -> list[str]:
-        asked, known = self._refreshed, self._tables.get(schema)
-        if known is None:
-            known = self._names("table_names", lambda: self.provider.table_names(schema))
+        asked, cached = self._refreshed, self._tables.get(schema)
+        if cached is None:
+            cached = self._names("table_names", lambda: self.provider.table_names(schema))
             with self._lock:
                 if asked == self._refreshed:
-                    self._tables[schema] = known
-        return known
+                    self._tables[schema] = cached
+        return cached
 
     def table(
         self, schema: str, name: str, version: str | None, timestamp: datetime.datetime | None
@@ -67,9 +67,9 @@ class CachedCatalog:
         plain = version is None and timestamp is None
         with self._lock:
             asked = self._refreshed
-            known = self._loaded.get((schema, name)) if plain else self._versions.get(key)
-        if known is not None:
-            return known
+            cached = self._loaded.get((schema, name)) if plain else self._versions.get(key)
+        if cached is not None:
+            return cached
         full_name = f"{self.name}.{schema}.{name}"
         with self._asking("table"):
             provider = self.provider.table(schema, name, version=version, timestamp=timestamp)

@@ -53,7 +53,7 @@ class Negotiation:
         self.schema: pa.Schema = table.schema
         self.settings = ScanSettings()
         self._asked: list[OfferedAggregation] = []
-        self._plans = 0
+        self._plans_made = 0
         with asking(f"{table.provider_name}.for_scan", table.name):
             self._provider = for_scan(table.provider)
 
@@ -235,9 +235,9 @@ class Negotiation:
         unused = other_columns or why_unused(checked.partitioning, request, self.settings)
         unused = unused or hash_unverified(self.table, checked.partitioning, checked.plan.placement)
         ordering = () if other_columns is not None else checked.ordering
-        self._plans += 1
+        self._plans_made += 1
         return PlannedScan(
-            id=f"{self.id}.{self._plans}",
+            id=f"{self.id}.{self._plans_made}",
             table=self.table,
             request=request,
             filters=self.filters,

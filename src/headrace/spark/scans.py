@@ -86,11 +86,9 @@ class Scans:
         return [dataclasses.replace(plan, left_out=negotiation.left_out) for negotiation, plan in live]
 
     def close(self) -> None:
+        """The endpoint, which has the tickets, is closed next."""
         with self._lock:
-            scans = list(self._scans.values())
             self._scans.clear()
-        for plan in (plan for scan in scans for plan in scan.plans.values()):
-            self._withdraw(plan)
 
     def _offer(self, question: dict[str, Any]) -> dict[str, Any]:
         return take_offers(self._scan(question).negotiation, question[words.OFFERS], self._negotiation)
@@ -127,24 +125,21 @@ class Scans:
         """Nothing in Spark can go on with the negotiation or run one of its plans any more."""
         with self._lock:
             scan = self._scans.pop(question[words.SCAN], None)
-        for plan in () if scan is None else scan.plans.values():
-            self._withdraw(plan)
-            plan.scan.release()
-        return {}
+        return self._drop([] if scan is None else list(scan.plans.values()))
 
     def _release_plan(self, question: dict[str, Any]) -> dict[str, Any]:
         """Nothing in Spark can run this plan any more."""
         with self._lock:
             scan = self._scans.get(question[words.SCAN])
             plan = None if scan is None else scan.plans.pop(question[words.PLAN], None)
-        if plan is not None:
-            self._withdraw(plan)
+        return self._drop([] if plan is None else [plan])
+
+    def _drop(self, plans: list[_LivePlan]) -> dict[str, Any]:
+        for plan in plans:
+            if plan.ticket is not None:
+                self._endpoint.withdraw(plan.ticket)
             plan.scan.release()
         return {}
-
-    def _withdraw(self, plan: _LivePlan) -> None:
-        if plan.ticket is not None:
-            self._endpoint.withdraw(plan.ticket)
 
     def _negotiation(self, question: dict[str, Any]) -> Negotiation:
         return self._scan(question).negotiation

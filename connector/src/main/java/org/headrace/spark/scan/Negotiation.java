@@ -25,7 +25,7 @@ final class Negotiation {
   private final String context;
   private final String table;
   private final String id = UUID.randomUUID().toString();
-  private ObjectNode untold = Planners.JSON.createObjectNode();
+  private ObjectNode unsent = Planners.JSON.createObjectNode();
   private boolean begun;
 
   Negotiation(String context, String table) {
@@ -45,7 +45,7 @@ final class Negotiation {
 
   /** Offers something to which Spark needs no answer: it travels with the next question. The last one counts. */
   void tell(String kind, JsonNode value) {
-    untold.set(kind, value);
+    unsent.set(kind, value);
   }
 
   /** Offers something and returns Python's answer to it. */
@@ -81,9 +81,9 @@ final class Negotiation {
     ObjectNode question = Planners.JSON.createObjectNode();
     question.put(Words.SCAN, id);
     question.put(Words.TABLE, table);
-    question.set(Words.OFFERS, untold);
+    question.set(Words.OFFERS, unsent);
     question.put(Words.SOURCE_FILTERS_OFF, areSourceFiltersOff());
-    untold = Planners.JSON.createObjectNode();
+    unsent = Planners.JSON.createObjectNode();
     if (!begun) {
       begun = true;
       CLEANER.register(this, telling(context, Words.RELEASE, Map.of(Words.SCAN, id)));

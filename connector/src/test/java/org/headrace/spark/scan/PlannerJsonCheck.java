@@ -236,7 +236,7 @@ public final class PlannerJsonCheck {
       }
       case "tables of a context" -> {
         HeadraceCatalog catalog = catalog("headrace");
-        same("a table", SCHEMA, catalog.loadTable(Identifier.of(new String[0], "worker")).schema());
+        same("a table", 3, catalog.loadTable(Identifier.of(new String[0], "worker")).columns().length);
         same("no table", false, exists(catalog, Identifier.of(new String[0], "missing")));
         same("tables", 4, catalog.listTables(new String[0]).length);
         same("namespaces", 0, catalog.listNamespaces().length);

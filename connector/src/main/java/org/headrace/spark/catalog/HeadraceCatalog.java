@@ -24,6 +24,7 @@ import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.headrace.spark.planner.Planners;
+import org.headrace.spark.planner.Words;
 import org.headrace.spark.scan.HashFunction;
 import org.headrace.spark.transport.RemotePlanner;
 
@@ -75,27 +76,27 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
 
   @Override
   public Table loadTable(Identifier ident, String version) throws NoSuchTableException {
-    return load(ident, question(ident.namespace()).put("version", version));
+    return load(ident, question(ident.namespace()).put(Words.VERSION, version));
   }
 
   @Override
   public Table loadTable(Identifier ident, long timestamp) throws NoSuchTableException {
-    return load(ident, question(ident.namespace()).put("timestamp", timestamp));
+    return load(ident, question(ident.namespace()).put(Words.TIMESTAMP, timestamp));
   }
 
   private Table load(Identifier ident, ObjectNode question) throws NoSuchTableException {
     String live = live();
-    JsonNode answer = live == null ? null : Planners.ask(live, "load", question.put("table", ident.name()));
-    if (answer == null || !answer.path("exists").asBoolean()) {
+    JsonNode answer = live == null ? null : Planners.ask(live, Words.LOAD, question.put(Words.TABLE, ident.name()));
+    if (answer == null || !answer.path(Words.EXISTS).asBoolean()) {
       throw new NoSuchTableException(ident);
     }
-    return answer.path("held").asBoolean() ? HeadraceTable.held(live, answer) : HeadraceTable.of(live, answer);
+    return answer.path(Words.HELD).asBoolean() ? HeadraceTable.held(live, answer) : HeadraceTable.of(live, answer);
   }
 
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
     List<Identifier> tables = new ArrayList<>();
-    ask("list", namespace).path("tables").forEach(table -> tables.add(Identifier.of(namespace, table.asText())));
+    ask(Words.LIST, namespace).path(Words.TABLES).forEach(table -> tables.add(Identifier.of(namespace, table.asText())));
     return tables.toArray(new Identifier[0]);
   }
 
@@ -104,8 +105,8 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     List<String[]> namespaces = new ArrayList<>();
     String live = live();
     if (live != null) {
-      Planners.ask(live, "schemas", question(new String[0]))
-          .path("schemas")
+      Planners.ask(live, Words.SCHEMAS, question(new String[0]))
+          .path(Words.SCHEMAS)
           .forEach(schema -> namespaces.add(new String[] {schema.asText()}));
     }
     return namespaces.toArray(new String[0][]);
@@ -122,7 +123,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
 
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
-    ask("schema", namespace);
+    ask(Words.SCHEMA, namespace);
     return Map.of();
   }
 
@@ -130,7 +131,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   private JsonNode ask(String operation, String[] namespace) throws NoSuchNamespaceException {
     String live = live();
     JsonNode answer = live == null ? null : Planners.ask(live, operation, question(namespace));
-    boolean exists = answer != null && (namespace.length == 0 || answer.path("exists").asBoolean());
+    boolean exists = answer != null && (namespace.length == 0 || answer.path(Words.EXISTS).asBoolean());
     if (!exists) {
       throw new NoSuchNamespaceException(namespace);
     }
@@ -143,8 +144,8 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   }
 
   private ObjectNode question(String[] namespace) {
-    ObjectNode question = Planners.JSON.createObjectNode().put("catalog", name);
-    ArrayNode parts = question.putArray("namespace");
+    ObjectNode question = Planners.JSON.createObjectNode().put(Words.CATALOG, name);
+    ArrayNode parts = question.putArray(Words.NAMESPACE);
     for (String part : namespace) {
       parts.add(part);
     }
@@ -159,7 +160,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
       throw readOnly();
     }
     byte[] pickled = SessionArtifact.bytes(properties.get(PROVIDER));
-    Planners.ask(context, "add_table", Map.of("table", Base64.getEncoder().encodeToString(pickled)));
+    Planners.ask(context, Words.ADD_TABLE, Map.of(Words.TABLE, Base64.getEncoder().encodeToString(pickled)));
     try {
       return loadTable(ident);
     } catch (NoSuchTableException e) {
@@ -177,7 +178,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     if (!plansHere) {
       throw readOnly();
     }
-    Planners.ask(context, "drop_table", Map.of("table", ident.name()));
+    Planners.ask(context, Words.DROP_TABLE, Map.of(Words.TABLE, ident.name()));
     return true;
   }
 

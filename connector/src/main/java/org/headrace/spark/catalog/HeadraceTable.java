@@ -13,6 +13,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
+import org.headrace.spark.planner.Words;
 import org.headrace.spark.scan.HeadraceScanBuilder;
 
 /** One registered table as Spark sees it; driver JVM. */
@@ -35,11 +36,11 @@ final class HeadraceTable implements SupportsRead {
 
   /** The table that Python answered with. */
   static HeadraceTable of(String context, JsonNode answer) {
-    String name = answer.get("name").asText();
-    refuseTime(answer.get("schema"), name);
-    StructType schema = (StructType) DataType.fromJson(answer.get("schema").toString());
-    boolean joins = answer.path("joins").asBoolean();
-    return new HeadraceTable(context, name, answer.get("table").asText(), schema, joins);
+    String name = answer.get(Words.NAME).asText();
+    refuseTime(answer.get(Words.SCHEMA), name);
+    StructType schema = (StructType) DataType.fromJson(answer.get(Words.SCHEMA).toString());
+    boolean joins = answer.path(Words.JOINS).asBoolean();
+    return new HeadraceTable(context, name, answer.get(Words.TABLE).asText(), schema, joins);
   }
 
   /** Where this session has no TIME, which Spark itself says at some later point, without the column. */
@@ -83,7 +84,7 @@ final class HeadraceTable implements SupportsRead {
   private static Runnable release(String context, String id) {
     return () -> {
       if (Planners.isLive(context)) {
-        Planners.ask(context, "release_table", Map.of("table", id));
+        Planners.ask(context, Words.RELEASE_TABLE, Map.of(Words.TABLE, id));
       }
     };
   }

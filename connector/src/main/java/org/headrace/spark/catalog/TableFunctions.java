@@ -11,6 +11,7 @@ import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.planner.Planners;
+import org.headrace.spark.planner.Words;
 import org.headrace.spark.scan.PredicateJson;
 import scala.Option;
 import scala.collection.immutable.Seq;
@@ -51,9 +52,9 @@ public final class TableFunctions {
 
     @Override
     public LogicalPlan apply(Seq<Expression> arguments) {
-      ObjectNode call = Planners.JSON.createObjectNode().put("function", name);
-      ArrayNode positional = call.putArray("args");
-      ObjectNode named = call.putObject("kwargs");
+      ObjectNode call = Planners.JSON.createObjectNode().put(Words.FUNCTION, name);
+      ArrayNode positional = call.putArray(Words.ARGS);
+      ObjectNode named = call.putObject(Words.KWARGS);
       for (Expression argument : CollectionConverters.asJava(arguments)) {
         if (argument instanceof NamedArgumentExpression keyword) {
           named.set(keyword.key(), constant(keyword.value()));
@@ -61,7 +62,7 @@ public final class TableFunctions {
           positional.add(constant(argument));
         }
       }
-      HeadraceTable table = HeadraceTable.held(context, Planners.ask(context, "table_function", call));
+      HeadraceTable table = HeadraceTable.held(context, Planners.ask(context, Words.TABLE_FUNCTION, call));
       return DataSourceV2Relation.create(table, Option.empty(), Option.empty());
     }
 

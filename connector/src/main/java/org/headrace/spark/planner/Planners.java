@@ -80,7 +80,7 @@ public final class Planners {
     } catch (JsonProcessingException e) {
       throw failed("Python answered '" + operation + "' with what is not JSON: " + e.getMessage());
     }
-    JsonNode failure = answer.get("failure");
+    JsonNode failure = answer.get(Words.FAILURE);
     if (failure != null) {
       throw unchecked(HeadraceException.from(failure).whilePlanning());
     }

@@ -19,6 +19,7 @@ import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart;
 import org.headrace.spark.planner.Planners;
+import org.headrace.spark.planner.Words;
 
 /**
  * Tells Python when a query is over; driver JVM, Spark's listener thread.
@@ -87,7 +88,7 @@ public final class QueryEndListener extends SparkListener {
   /** Spark is being stopped: no query will end any more, and none will begin. */
   @Override
   public void onApplicationEnd(SparkListenerApplicationEnd end) {
-    ask("application_end", Map.of());
+    ask(Words.APPLICATION_END, Map.of());
   }
 
   /**
@@ -133,7 +134,7 @@ public final class QueryEndListener extends SparkListener {
 
   private void tell(long execution, String error, String reason, Set<String> tables) {
     iterated.remove(execution);
-    ask("query_end", Map.of("execution", execution, "error", error, "reason", reason, "tables", tables));
+    ask(Words.QUERY_END, Map.of(Words.EXECUTION, execution, Words.ERROR, error, Words.REASON, reason, Words.TABLES, tables));
   }
 
   private void ask(String operation, Map<String, ?> question) {

@@ -18,6 +18,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
+import org.headrace.spark.planner.Words;
 import org.headrace.spark.transport.PartitionOrigin;
 import scala.Option;
 import scala.runtime.AbstractFunction0;
@@ -92,12 +93,12 @@ public final class ResultJob {
   }
 
   private static void announce(String context, String inbox, int partitions) {
-    Planners.ask(context, "result_partitions", Map.of("inbox", inbox, "partitions", partitions));
+    Planners.ask(context, Words.RESULT_PARTITIONS, Map.of(Words.INBOX, inbox, Words.PARTITIONS, partitions));
   }
 
   /** Before any partition: the receiver drops what several of them send too much. */
   private static void announceLimit(String context, String inbox, CollectLimitExec limit) {
-    Planners.ask(context, "result_limit", Map.of("inbox", inbox, "first", limit.offset(), "end", limit.limit()));
+    Planners.ask(context, Words.RESULT_LIMIT, Map.of(Words.INBOX, inbox, Words.FIRST, limit.offset(), Words.END, limit.limit()));
   }
 
   private static Schema arrowSchema(StructType type) {

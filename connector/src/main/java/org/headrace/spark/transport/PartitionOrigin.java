@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.Serializable;
 import org.headrace.spark.Place;
+import org.headrace.spark.planner.Words;
 
 /** Where a scan's partitions are produced; immutable data, sent to executors once per stage. */
 public abstract class PartitionOrigin implements Serializable {
@@ -19,11 +20,11 @@ public abstract class PartitionOrigin implements Serializable {
     return new Place(table, partition);
   }
 
-  /** Reads the origin from Python's answer to "scan"; driver JVM. */
+  /** Reads the origin from Python's answer to "plan"; driver JVM. */
   public static PartitionOrigin of(JsonNode plan, String table) {
-    return plan.has("worker")
-        ? WorkerOrigin.from(plan.get("worker"), table)
-        : EndpointOrigin.from(plan.get("endpoint"), table);
+    return plan.has(Words.WORKER)
+        ? WorkerOrigin.from(plan.get(Words.WORKER), table)
+        : EndpointOrigin.from(plan.get(Words.ENDPOINT), table);
   }
 
   /** What is no table: where to send a query's result, or to ask a planner. See Endpoint.address in Python. */

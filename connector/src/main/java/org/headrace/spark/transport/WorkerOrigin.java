@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.Map;
 import org.apache.spark.SparkFiles;
 import org.headrace.spark.Versions;
+import org.headrace.spark.planner.Words;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** EXECUTORS placement: a pickled plan that runs in Spark's own Python workers. */
@@ -30,13 +31,13 @@ final class WorkerOrigin extends PartitionOrigin {
 
   /** A Spark Connect client cannot name the Python of the server: it is found here, and so are the client's files. */
   static WorkerOrigin from(JsonNode worker, String table) {
-    String python = worker.get("python").asText();
-    String archive = worker.get("archive").asText();
+    String python = worker.get(Words.PYTHON).asText();
+    String archive = worker.get(Words.ARCHIVE).asText();
     return new WorkerOrigin(
         table,
         python.isEmpty() ? SessionPython.executable() : python,
         python.isEmpty() ? SessionPython.file(archive) : archive,
-        Base64.getDecoder().decode(worker.get("task").asText()));
+        Base64.getDecoder().decode(worker.get(Words.TASK).asText()));
   }
 
   @Override

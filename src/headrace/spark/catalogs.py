@@ -30,13 +30,14 @@ class Catalogs:
         self._registry = registry
         self._lock = threading.Lock()
         self._catalogs: dict[str, CachedCatalog] = {}
-        self._functions: dict[str, Callable[..., TableProvider]] = {}
+        self._functions: dict[str, tuple[str, Callable[..., TableProvider]]] = {}
         self.held = HeldTables()
         self.answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "load": self._load,
             "list": self._list,
             "schemas": self._schemas,
             "schema": self._schema,
+            "functions": self._function_names,
             "table_function": self._table_function,
             "release_table": self._release_table,
         }
@@ -61,21 +62,29 @@ class Catalogs:
         with self._lock:
             return sorted(self._catalogs)
 
-    def add_function(self, name: str, function: Callable[..., TableProvider]) -> None:
+    def add_function(
+        self, name: str, function: Callable[..., TableProvider]
+    ) -> tuple[str, Callable[..., TableProvider]] | None:
+        """Returns name and function that it replaces, if it does."""
         with self._lock:
-            self._functions[name.lower()] = function
+            replaced = self._functions.get(name.lower())
+            self._functions[name.lower()] = name, function
+            return replaced
 
     def remove_function(self, name: str) -> bool:
         with self._lock:
             return self._functions.pop(name.lower(), None) is not None
 
+    def remove_functions(self) -> bool:
+        """Whether there were any."""
+        with self._lock:
+            found = bool(self._functions)
+            self._functions.clear()
+            return found
+
     def has_function(self, name: str) -> bool:
         with self._lock:
             return name.lower() in self._functions
-
-    def function_names(self) -> list[str]:
-        with self._lock:
-            return sorted(self._functions)
 
     def _load(self, question: dict[str, Any]) -> dict[str, Any]:
         catalog = self.find(question["catalog"])
@@ -115,16 +124,22 @@ class Catalogs:
             return {"exists": True}
         return {"exists": catalog is not None and len(namespace) == 1 and namespace[0] in catalog.schemas()}
 
+    def _function_names(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Only the context's own catalog shows them: another of its catalogs is a CatalogProvider's."""
+        with self._lock:
+            own = question["catalog"] not in self._catalogs
+            return {"functions": [name for name, _ in self._functions.values()] if own else []}
+
     def _table_function(self, question: dict[str, Any]) -> dict[str, Any]:
         name = question["function"]
         with self._lock:
-            function = self._functions.get(name.lower())
-        if function is None:
+            found = self._functions.get(name.lower())
+        if found is None:
             raise HeadraceError(f"the table function {name!r} was deregistered")
         args = [_value(node, name) for node in question["args"]]
         kwargs = {key: _value(node, name) for key, node in question["kwargs"].items()}
         with asking(f"the table function {name!r}", name):
-            provider = function(*args, **kwargs)
+            provider = found[1](*args, **kwargs)
         return self._held_answer(table_of(name, provider, f"the table function {name!r}"))
 
     def _release_table(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +153,7 @@ def _described(table: RegisteredTable) -> dict[str, Any]:
         "name": table.name,
         "table": table.id,
         "schema": spark_schema(table.wire_schema, table.schema),
+        "push": table.live is not None,
         "joins": isinstance(table.provider, JoiningProvider),
     }
 

@@ -5,9 +5,12 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import org.apache.spark.SparkContext;
 import org.apache.spark.scheduler.JobFailed;
 import org.apache.spark.scheduler.JobSucceeded$;
 import org.apache.spark.scheduler.SparkListener;
@@ -15,6 +18,7 @@ import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart;
@@ -23,7 +27,7 @@ import org.headrace.spark.planner.Planners;
 /**
  * Tells Python when a query is over; driver JVM, Spark's listener thread.
  *
- * <p>A streaming table's partitions whose tasks never ran (a LIMIT that the first ones satisfied, a query that failed or
+ * <p>A push table's partitions whose tasks never ran (a LIMIT that the first ones satisfied, a query that failed or
  * was cancelled) have no reader that could tell their producers. toLocalIterator is the exception: for Spark it is over
  * as soon as the iterator exists, while its jobs run afterwards, one for each partition; it is over when one of them
  * fails, or when the thread that serves it ends, because the iterator came to its end or was dropped.
@@ -36,18 +40,38 @@ public final class QueryEndListener extends SparkListener {
   private static final long LOOK_MILLIS = 200;
   private static final ScheduledExecutorService WATCH =
       Executors.newSingleThreadScheduledExecutor(
-          runnable -> {
-            Thread thread = new Thread(runnable, "headrace-iterators");
-            thread.setDaemon(true);
-            return thread;
-          });
+          runnable -> daemon(runnable, "headrace-iterators"));
 
   private final String context;
+  private final ExecutorService telling; // a Python process that answers late keeps no other listener waiting
   private final Map<Long, Boolean> iterated = new ConcurrentHashMap<>(); // and whether a thread serves it
   private final Map<Integer, Long> jobs = new HashMap<>();
 
-  public QueryEndListener(String context) {
+  private QueryEndListener(String context) {
     this.context = context;
+    this.telling = Executors.newSingleThreadExecutor(runnable -> daemon(runnable, "headrace-query-ends"));
+  }
+
+  /** Tells the context of every query that ends from now on, until it leaves. */
+  public static void install(String context) {
+    Planners.install(
+        context,
+        "query ends",
+        () -> {
+          SparkContext spark = SparkSession.active().sparkContext();
+          QueryEndListener listener = new QueryEndListener(context);
+          spark.addSparkListener(listener);
+          return () -> {
+            spark.removeSparkListener(listener);
+            listener.telling.shutdown();
+          };
+        });
+  }
+
+  private static Thread daemon(Runnable runnable, String name) {
+    Thread thread = new Thread(runnable, name);
+    thread.setDaemon(true);
+    return thread;
   }
 
   @Override
@@ -56,7 +80,7 @@ public final class QueryEndListener extends SparkListener {
       iterated.put(start.executionId(), start.details().contains(SERVED));
     } else if (event instanceof SparkListenerSQLExecutionEnd end) {
       String error = end.errorMessage().isDefined() ? end.errorMessage().get() : "";
-      Set<String> tables = streamingTables(end.qe());
+      Set<String> tables = pushTables(end.qe());
       Boolean served = iterated.get(end.executionId());
       if (!error.isEmpty() || served == null) {
         tell(end.executionId(), error, "", tables);
@@ -120,12 +144,12 @@ public final class QueryEndListener extends SparkListener {
         TimeUnit.MILLISECONDS);
   }
 
-  /** The streaming tables that a query was planned to scan; none where it was not planned, or refused. */
-  private static Set<String> streamingTables(QueryExecution query) {
+  /** The push tables that a query was planned to scan; none where it was not planned, or refused. */
+  private static Set<String> pushTables(QueryExecution query) {
     try {
       return query == null || !query.tracker().phases().contains("optimization")
           ? Set.of()
-          : SingleScanRule.streamingTables(query.optimizedPlan());
+          : SingleScanRule.pushTables(query.optimizedPlan());
     } catch (RuntimeException e) {
       return Set.of(); // its planning failed, with this
     }
@@ -137,12 +161,20 @@ public final class QueryEndListener extends SparkListener {
   }
 
   private void ask(String operation, Map<String, ?> question) {
-    if (Planners.isLive(context)) {
-      try {
+    try {
+      telling.execute(() -> tell(operation, question));
+    } catch (RejectedExecutionException e) {
+      return; // the context has left
+    }
+  }
+
+  private void tell(String operation, Map<String, ?> question) {
+    try {
+      if (Planners.isLive(context)) {
         Planners.ask(context, operation, question);
-      } catch (RuntimeException e) {
-        // The Python process is ending, and its producers with it.
       }
+    } catch (RuntimeException e) {
+      return; // the Python process is ending, and its producers with it
     }
   }
 }

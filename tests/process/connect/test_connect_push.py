@@ -220,6 +220,22 @@ def test_connect_push_tables_of_one_name_in_two_sessions_are_two(ctx: hr.Session
         assert [query.result() for query in queries] == [100, 50]
 
 
+def test_connect_client_is_not_told_of_the_queries_of_others(
+    ctx: hr.SessionContext, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operations: Any = ctx._attached.planner._operations
+    told: list[str] = []
+    monkeypatch.setitem(operations, "query_end", lambda question: told.append(question["error"]) or {})
+    ctx.register_streaming_table("t", NUMBERS)
+    for session in (other, ctx.spark):  # in this order Spark tells of their ends
+        with pytest.raises(PySparkException):
+            session.sql(
+                f"SELECT raise_error('{'not for you' if session is other else 'yours'}') FROM range(2)"
+            ).collect()
+    wait_until(lambda: bool(told), what="the end of the query")
+    assert ["yours" in error for error in told] == [True]
+
+
 def test_connect_push_contexts_of_one_session_leave_one_by_one(ctx: hr.SessionContext, server: ConnectServer) -> None:
     with hr.SessionContext(ctx.spark) as second:
         filled(second, "u", 20)

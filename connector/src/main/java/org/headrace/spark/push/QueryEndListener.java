@@ -18,7 +18,7 @@ import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
-import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.QueryExecution;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd;
 import org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart;
@@ -31,6 +31,8 @@ import org.headrace.spark.planner.Planners;
  * was cancelled) have no reader that could tell their producers. toLocalIterator is the exception: for Spark it is over
  * as soon as the iterator exists, while its jobs run afterwards, one for each partition; it is over when one of them
  * fails, or when the thread that serves it ends, because the iterator came to its end or was dropped.
+ *
+ * <p>A client of a Spark Connect server hears of its own session's queries alone: errors of others are not for it.
  */
 public final class QueryEndListener extends SparkListener {
   private static final String EXECUTION = "spark.sql.execution.id";
@@ -43,12 +45,14 @@ public final class QueryEndListener extends SparkListener {
           runnable -> daemon(runnable, "headrace-iterators"));
 
   private final String context;
+  private final SparkSession session; // whose queries it is told of; null: those of every session
   private final ExecutorService telling; // a Python process that answers late keeps no other listener waiting
   private final Map<Long, Boolean> iterated = new ConcurrentHashMap<>(); // and whether a thread serves it
   private final Map<Integer, Long> jobs = new HashMap<>();
 
-  private QueryEndListener(String context) {
+  private QueryEndListener(String context, SparkSession session) {
     this.context = context;
+    this.session = Planners.isRemote(context) ? session : null;
     this.telling = Executors.newSingleThreadExecutor(runnable -> daemon(runnable, "headrace-query-ends"));
   }
 
@@ -58,8 +62,9 @@ public final class QueryEndListener extends SparkListener {
         context,
         "query ends",
         () -> {
-          SparkContext spark = SparkSession.active().sparkContext();
-          QueryEndListener listener = new QueryEndListener(context);
+          SparkSession session = SparkSession.active();
+          SparkContext spark = session.sparkContext();
+          QueryEndListener listener = new QueryEndListener(context, session);
           spark.addSparkListener(listener);
           return () -> {
             spark.removeSparkListener(listener);
@@ -78,7 +83,7 @@ public final class QueryEndListener extends SparkListener {
   public void onOtherEvent(SparkListenerEvent event) {
     if (event instanceof SparkListenerSQLExecutionStart start && isIterated(start)) {
       iterated.put(start.executionId(), start.details().contains(SERVED));
-    } else if (event instanceof SparkListenerSQLExecutionEnd end) {
+    } else if (event instanceof SparkListenerSQLExecutionEnd end && isToldOf(end.qe())) {
       String error = end.errorMessage().isDefined() ? end.errorMessage().get() : "";
       Set<String> tables = pushTables(end.qe());
       Boolean served = iterated.get(end.executionId());
@@ -89,6 +94,10 @@ public final class QueryEndListener extends SparkListener {
         watch(end.executionId(), tables, iteratorThreads());
       }
     }
+  }
+
+  private boolean isToldOf(QueryExecution query) {
+    return session == null || (query != null && query.sparkSession() == session);
   }
 
   @Override
@@ -116,10 +125,11 @@ public final class QueryEndListener extends SparkListener {
 
   /**
    * Spark's name for an action is the method that was called, which the call site begins with. Of an iterator in the JVM
-   * nobody can tell when it is dropped: PySpark's is served by a thread.
+   * nobody can tell when it is dropped: PySpark's is served by a thread. A Connect server has none of them.
    */
-  private static boolean isIterated(SparkListenerSQLExecutionStart start) {
-    return start.details().contains(SERVED) || start.details().contains(".toLocalIterator(");
+  private boolean isIterated(SparkListenerSQLExecutionStart start) {
+    String details = start.details();
+    return session == null && (details.contains(SERVED) || details.contains(".toLocalIterator("));
   }
 
   private static List<Thread> iteratorThreads() {

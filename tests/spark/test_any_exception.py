@@ -11,7 +11,7 @@ from pyspark import InheritableThread
 
 import headrace as hr
 from failing_queries import check_execute_told, check_planning_told
-from headrace.spark import failures
+from headrace.spark.classic import failures
 from headrace.spark.classic.query import ClassicQuery
 from misbehaving import still_works
 from placements import placements

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import headrace as hr
+import headrace.spark.attached
 import headrace.spark.classic.session
 from certificates import make_identity
 from headrace.transport.endpoint import Endpoint
@@ -85,4 +86,4 @@ def test_tls_plaintext_client_gets_nothing_and_disturbs_nobody(
 
 def test_tls_with_certificate_but_no_key_is_a_named_error(spark: SparkSession) -> None:
     with pytest.raises(hr.HeadraceError, match=r"spark\.headrace\.tls\.key"):
-        headrace.spark.classic.session.tls_identity({"spark.headrace.tls.certificate": "driver.pem"}.get)
+        headrace.spark.attached.tls_identity({"spark.headrace.tls.certificate": "driver.pem"}.get)

@@ -74,6 +74,14 @@ class ConnectServer:
         assert self._events is not None
         return "".join(path.read_text() for path in self._events.rglob("*") if path.is_file())
 
+    def reachable(self, *classes: str) -> dict[str, int]:
+        """How many objects of classes of Headrace's its JVM can reach, without those of which there is none."""
+        told = subprocess.run(
+            ["jcmd", str(self.pid), "GC.class_histogram"], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        counts = {name: re.findall(rf"(\d+) +\d+ +org\.headrace\.spark\.{re.escape(name)}\s", told) for name in classes}
+        return {name: sum(map(int, found)) for name, found in counts.items() if found}
+
     @property
     def pid(self) -> int:
         return self._process.pid

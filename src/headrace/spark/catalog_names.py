@@ -1,10 +1,11 @@
-"""A context's catalogs and table functions in a classic session: their names in Spark; driver Python."""
+"""A context's catalogs and table functions: their names in Spark; driver Python."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 
@@ -12,10 +13,19 @@ from headrace.catalog import CatalogProvider
 from headrace.errors import HeadraceError, RegistrationError, TableExistsError
 from headrace.provider import TableProvider
 from headrace.spark.catalogs import Catalogs
-from headrace.spark.launch import connector_class
 
 CATALOG_CLASS = "org.headrace.spark.catalog.HeadraceCatalog"
 _SPARK_CATALOGS = {"spark_catalog", "session", "system", "global_temp"}
+
+
+class CatalogClaims(Protocol):
+    """The names of catalogs in Spark, of which each is one context's."""
+
+    def claim(self, name: str) -> bool:
+        """Whether the name was free, and is this context's now."""
+
+    def release(self, name: str) -> None:
+        """The name is free again."""
 
 
 class CatalogNames:
@@ -25,14 +35,12 @@ class CatalogNames:
     one at a time, and raise as SessionContext tells.
     """
 
-    def __init__(self, spark: SparkSession, context_id: str, answering: Catalogs, wanted: str) -> None:
+    def __init__(self, spark: SparkSession, answering: Catalogs, claims: CatalogClaims, wanted: str) -> None:
         """``own``, the context's own catalog, is the first free one of ``wanted``, ``wanted_2``, ``wanted_3``..."""
         self._spark = spark
-        self._context_id = context_id
         self._answering = answering
-        self._catalogs = connector_class(spark, "catalog.Catalogs")
-        self._functions = connector_class(spark, "catalog.TableFunctions")
-        self.own = next(name for name in _numbered(wanted) if self._is_claimed(name))
+        self._claims = claims
+        self.own = next(name for name in _numbered(wanted) if claims.claim(name))
 
     def register(self, name: str, catalog: CatalogProvider, *, replace: bool) -> None:
         check_catalog_name(name)
@@ -43,7 +51,7 @@ class CatalogNames:
         if self._answering.find(name) is not None:
             if not replace:
                 raise TableExistsError(f"catalog {name!r} is registered already; pass replace=True to replace it")
-        elif not self._is_claimed(name):
+        elif not self._claims.claim(name):
             raise TableExistsError(f"Spark has a catalog {name!r} already; choose another name")
         self._answering.add(name, catalog)
 
@@ -57,47 +65,39 @@ class CatalogNames:
     def deregister(self, name: str) -> bool:
         if not self._answering.remove(name):
             return False
-        self._release(name)
+        self._claims.release(name)
         return True
 
     def register_function(self, name: str, function: Callable[..., TableProvider], *, replace: bool) -> None:
         _check_function(name, function)
-        own = self._answering.has_function(name)
-        if own and not replace:
+        if self._answering.has_function(name) and not replace:
             raise TableExistsError(f"table function {name!r} is registered already; pass replace=True to replace it")
-        if not own and self._functions.exists(self._spark._jsparkSession, name):
-            raise TableExistsError(f"Spark has a table function {name!r} already; choose another name")
-        self._answering.add_function(name, function)
-        self._functions.register(self._spark._jsparkSession, self._context_id, name)
+        replaced = self._answering.add_function(name, function)
+        try:
+            self._show_functions()
+        except BaseException:
+            if replaced is None:
+                self._answering.remove_function(name)
+            else:
+                self._answering.add_function(*replaced)
+            raise
 
     def deregister_function(self, name: str) -> bool:
         if not self._answering.remove_function(name):
             return False
-        self._functions.drop(self._spark._jsparkSession, name)
+        self._show_functions()
         return True
 
     def leave(self) -> None:
         """Take all of them out of Spark."""
-        for name in self._answering.function_names():
-            self._functions.drop(self._spark._jsparkSession, name)
+        if self._answering.remove_functions():
+            self._show_functions()
         for name in (*self._answering.names(), self.own):
-            self._release(name)
+            self._claims.release(name)
 
-    def _is_claimed(self, name: str) -> bool:
-        key = f"spark.sql.catalog.{name}"
-        if self._spark.conf.get(key, None) not in (None, CATALOG_CLASS):
-            return False
-        if not self._catalogs.claim(name, self._context_id):
-            return False
-        self._spark.conf.set(key, CATALOG_CLASS)
-        self._spark.sparkContext._jsc.sc().conf().set(key, CATALOG_CLASS)
-        return True
-
-    def _release(self, name: str) -> None:
-        key = f"spark.sql.catalog.{name}"
-        self._catalogs.release(name, self._context_id)
-        self._spark.conf.unset(key)
-        self._spark.sparkContext._jsc.sc().conf().remove(key)
+    def _show_functions(self) -> None:
+        """Has the JVM ask which functions there are; it then has these in the session, and no others."""
+        self._spark.sql(f"SHOW USER FUNCTIONS IN `{self.own}`").collect()
 
 
 def check_catalog_name(name: str) -> None:

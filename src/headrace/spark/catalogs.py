@@ -31,13 +31,14 @@ class Catalogs:
         self._registry = registry
         self._lock = threading.Lock()
         self._catalogs: dict[str, CachedCatalog] = {}
-        self._functions: dict[str, Callable[..., TableProvider]] = {}
+        self._functions: dict[str, tuple[str, Callable[..., TableProvider]]] = {}
         self.held = HeldTables()
         self.answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             words.LOAD: self._load,
             words.LIST: self._list,
             words.SCHEMAS: self._schemas,
             words.SCHEMA: self._schema,
+            words.FUNCTIONS: self._function_names,
             words.TABLE_FUNCTION: self._table_function,
             words.RELEASE_TABLE: self._release_table,
         }
@@ -62,21 +63,29 @@ class Catalogs:
         with self._lock:
             return sorted(self._catalogs)
 
-    def add_function(self, name: str, function: Callable[..., TableProvider]) -> None:
+    def add_function(
+        self, name: str, function: Callable[..., TableProvider]
+    ) -> tuple[str, Callable[..., TableProvider]] | None:
+        """Returns name and function that it replaces, if it does."""
         with self._lock:
-            self._functions[name.lower()] = function
+            replaced = self._functions.get(name.lower())
+            self._functions[name.lower()] = name, function
+            return replaced
 
     def remove_function(self, name: str) -> bool:
         with self._lock:
             return self._functions.pop(name.lower(), None) is not None
 
+    def remove_functions(self) -> bool:
+        """Whether there were any."""
+        with self._lock:
+            found = bool(self._functions)
+            self._functions.clear()
+            return found
+
     def has_function(self, name: str) -> bool:
         with self._lock:
             return name.lower() in self._functions
-
-    def function_names(self) -> list[str]:
-        with self._lock:
-            return sorted(self._functions)
 
     def _load(self, question: dict[str, Any]) -> dict[str, Any]:
         catalog = self.find(question[words.CATALOG])
@@ -116,16 +125,22 @@ class Catalogs:
             return {words.EXISTS: True}
         return {words.EXISTS: catalog is not None and len(namespace) == 1 and namespace[0] in catalog.schemas()}
 
+    def _function_names(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Only the context's own catalog shows them: another of its catalogs is a CatalogProvider's."""
+        with self._lock:
+            own = question[words.CATALOG] not in self._catalogs
+            return {words.FUNCTIONS: [name for name, _ in self._functions.values()] if own else []}
+
     def _table_function(self, question: dict[str, Any]) -> dict[str, Any]:
         name = question[words.FUNCTION]
         with self._lock:
-            function = self._functions.get(name.lower())
-        if function is None:
+            found = self._functions.get(name.lower())
+        if found is None:
             raise HeadraceError(f"the table function {name!r} was deregistered")
         args = [_value(node, name) for node in question[words.ARGS]]
         kwargs = {key: _value(node, name) for key, node in question[words.KWARGS].items()}
         with asking(f"the table function {name!r}", name):
-            provider = function(*args, **kwargs)
+            provider = found[1](*args, **kwargs)
         return self._held_answer(table_of(name, provider, f"the table function {name!r}"))
 
     def _release_table(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -139,6 +154,7 @@ def _described(table: RegisteredTable) -> dict[str, Any]:
         words.NAME: table.name,
         words.TABLE: table.id,
         words.SCHEMA: spark_schema(table.wire_schema, table.schema),
+        words.PUSH: table.live is not None,
         words.JOINS: isinstance(table.provider, JoiningProvider),
     }
 

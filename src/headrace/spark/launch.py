@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 import headrace
 from headrace.errors import HeadraceError
 from headrace.spark import versions
-from headrace.spark.failures import LOST
+from headrace.spark.classic.failures import LOST
 from headrace.spark.java import java_for_spark
 
 JAR = Path(headrace.__file__).parent / "headrace-connector.jar"

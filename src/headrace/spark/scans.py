@@ -164,7 +164,7 @@ def _plan_json(planned: PlannedScan) -> dict[str, Any]:
     return {
         words.PLAN: planned.id,
         words.DESCRIPTION: planned.description(),
-        words.STREAMING: planned.table.live is not None,
+        words.PUSH: planned.table.live is not None,
         words.PARTITIONS: planned.partitioning.n,
         words.PARTITIONING: _partitioning_json(planned),
         words.ORDERING: [

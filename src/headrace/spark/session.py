@@ -34,7 +34,7 @@ from headrace.push.packing import Packed, Packing
 from headrace.push.sink import TableSink
 from headrace.push.table import StreamingTable
 from headrace.spark import launch
-from headrace.spark.attached import Attached, is_connect
+from headrace.spark.attached import AttachedSpark, is_connect
 from headrace.spark.catalog_names import check_catalog_name
 from headrace.spark.classic.session import ClassicSpark
 from headrace.spark.explain.explanation import Explanation
@@ -53,8 +53,8 @@ class SessionContext:
     ``SessionContext()`` starts a local Spark, ``SessionContext(spark)`` attaches to a session that exists, and
     ``SessionContext(master=..., config=...)`` starts one with settings of your own. Closing it (or leaving its
     ``with`` block) ends what it registered and stops Spark if it started it. A Spark Connect session is attached to
-    in the same way, for tables that are pulled; ``planning`` says where its tables are planned: ``"client"``, in this
-    process, to which the server then has to connect, or ``"server"``, in a process beside the server.
+    in the same way; ``planning`` says where its tables are planned: ``"client"``, in this process, to which the server
+    then has to connect, or ``"server"``, in a process beside the server, for tables that are pulled and pickled.
 
     One of Spark's settings is worth knowing: ``spark.sql.optimizer.datasourceV2JoinPushdown``, off unless you set it to
     ``"true"`` (in ``config``, or with ``ctx.spark.conf.set``), lets a database join two AdbcTables, from Spark 4.1 on.
@@ -77,7 +77,7 @@ class SessionContext:
         self._closed = False
         self._registry = Registry()
         self._context_id = uuid.uuid4().hex
-        self._attached: Attached
+        self._attached: AttachedSpark
         if is_connect(spark):
             connect_spark = _connect_spark()
             self._attached = connect_spark(spark, self._registry, self._context_id, catalog, planning or "client")
@@ -191,7 +191,7 @@ class SessionContext:
         The provider is asked when a query needs something, and its answers are kept: see ``refresh_catalog``. Works in
         every session of the application. Raises TableExistsError if Spark has a catalog of that name and ``replace`` is
         false (one that is not this context's cannot be replaced), RegistrationError for a bad name or something that
-        is not a CatalogProvider, HeadraceError in a Spark Connect session.
+        is not a CatalogProvider, HeadraceError in a Spark Connect session with ``planning="server"``.
         """
         self._require_open()
         with self._lock, self._attached.errors_of_spark():
@@ -217,10 +217,10 @@ class SessionContext:
         arguments are the constants of the call, as Python values; what it raises fails the analysis with its class and
         message. Raises TableExistsError if there is a table function of that name and ``replace`` is false (one that
         is not this context's cannot be replaced), RegistrationError for a bad name or something that cannot be called,
-        HeadraceError in a Spark Connect session.
+        HeadraceError in a Spark Connect session with ``planning="server"``.
         """
         self._require_open()
-        with self._lock, self._attached.errors_of_spark():
+        with self._lock, self._attached.errors():
             self._attached.catalogs().register_function(name, function, replace=replace)
 
     def deregister_table_function(self, name: str) -> bool:
@@ -236,8 +236,8 @@ class SessionContext:
 
         ``capacity`` batches may wait before ``write`` blocks (per partition, if there are several). With ``replace``
         a table of that name is replaced; if it was a push table, its sink and its query end with DeregisteredError.
-        Raises as ``register_table`` does, and TypeError or ValueError for a capacity or a number of partitions that is
-        no whole number, or below 1.
+        Raises as ``register_table`` does, TypeError or ValueError for a capacity or a number of partitions that is no
+        whole number, or below 1, and HeadraceError in a Spark Connect session with ``planning="server"``.
         """
         self._require_open()
         _check_name(name)
@@ -245,8 +245,7 @@ class SessionContext:
             raise RegistrationError(f"the schema of {name!r} must be a pyarrow.Schema, not {type(schema).__name__}")
         wire = wire_schema(schema)
         capacity, partitions = _count("capacity", capacity), _count("partitions", partitions)
-        with self._attached.errors_of_spark():
-            self._attached.prepare_push()
+        self._attached.require_planner("push tables")
         packing = Packing(schema, capacity)
         channel: Channel[Packed] = Channel(
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack

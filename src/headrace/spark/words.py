@@ -41,7 +41,7 @@ FIRST, END = "first", "end"
 
 # Fields of answers
 
-FAILURE, ANSWER, DESCRIPTION, STREAMING = "failure", "answer", "description", "streaming"
+FAILURE, ANSWER, DESCRIPTION, PUSH = "failure", "answer", "description", "push"
 PARTITIONS, PARTITIONING, KEYS, ORDERING, ROWS = "partitions", "partitioning", "keys", "ordering", "rows"
 BYTES, FILTERS_COME_BACK, ADDED_COLUMNS = "bytes", "filters_come_back", "added_columns"
 RUNTIME_FILTER_COLUMNS, MOST_RUNTIME_VALUES = "runtime_filter_columns", "most_runtime_values"

@@ -15,7 +15,6 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import headrace as hr
-from catalogs import Shop
 from connect_server import ConnectServer
 from connecting import fails_after_a_batch, hides_the_unix_socket
 from placements import placements
@@ -129,11 +128,6 @@ def test_connect_session_own_errors_keep_their_class(ctx: hr.SessionContext) -> 
         ctx.collect("SELECT * FROM t")
 
 
-def test_connect_session_push_table_is_refused_with_what_works(ctx: hr.SessionContext) -> None:
-    with pytest.raises(hr.HeadraceError, match=r"Connect session cannot have push tables.*Placement.DRIVER"):
-        ctx.register_streaming_table("s", NUMBERS)
-
-
 # The context
 
 
@@ -199,13 +193,6 @@ def test_connect_files_of_the_session_are_found_in_workers(ctx: hr.SessionContex
     spark.addArtifacts(str(tmp_path / "told_in_connect.txt"), file=True)
     ctx.register_table("told", FunctionTable(what_the_file_says))
     assert ctx.collect("SELECT a FROM told")["a"].to_pylist() == [17]
-
-
-def test_connect_session_catalogs_and_functions_are_refused_by_name(ctx: hr.SessionContext) -> None:
-    with pytest.raises(hr.HeadraceError, match="need a classic Spark session"):
-        ctx.register_catalog("crm", Shop())
-    with pytest.raises(hr.HeadraceError, match="need a classic Spark session"):
-        ctx.register_table_function("f", lambda: hr.MemTable(pa.table({"a": [1]})))
 
 
 def test_connect_session_reads_a_provider_as_a_data_source(spark: Any) -> None:

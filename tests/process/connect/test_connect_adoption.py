@@ -103,13 +103,13 @@ def test_connect_session_of_a_silent_server_keeps_no_other_waiting(spark: Any) -
 
         def ask() -> None:
             try:
-                with pytest.raises(PySparkException):
-                    known.free_name(other, "shop")
+                with known.naming, pytest.raises(PySparkException):
+                    other.conf.get("spark.sql.catalog.shop", None)
             finally:
                 ended.set()
 
         threading.Thread(target=ask, daemon=True).start()
-        wait_until(known._lock.locked, what="a question that nobody answers")
+        wait_until(known.naming.locked, what="a question that nobody answers")
         with hr.SessionContext(spark) as ctx:
             assert ctx.collect("SELECT 1 AS one").to_pylist() == [{"one": 1}]
         assert not ended.is_set()
@@ -130,8 +130,11 @@ def test_connect_catalog_has_the_wanted_name_or_the_next(server: ConnectServer) 
                 (1,),
                 (2,),
             ]
-        with hr.SessionContext(session, catalog="shop") as third:  # the server still has the first one's
-            assert third.catalog == "shop_3"
+        with hr.SessionContext(session, catalog="shop") as third:  # the server still has the first one's, loaded
+            assert third.catalog == "shop"
+            third.register_table("v", hr.MemTable(pa.table({"a": [3]})))
+            assert session.sql("SELECT a FROM shop.v").collect() == [(3,)]
+            assert [row.tableName for row in session.sql("SHOW TABLES IN shop").collect()] == ["v"]
     finally:
         session.stop()
 

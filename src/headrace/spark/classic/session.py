@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 from pyspark.java_gateway import ensure_callback_server_started
@@ -15,31 +12,31 @@ from pyspark.sql import DataFrame
 from headrace.errors import HeadraceError, TransportError
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch
-from headrace.spark.catalog_names import CatalogNames
+from headrace.spark.attached import AttachedSpark, tls_identity
+from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
+from headrace.spark.classic.failures import lost_behind, lost_jvm, translate
 from headrace.spark.classic.query import ClassicQuery
 from headrace.spark.explain.explanation import Explanation, explain
-from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm, translate
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.launch import Launched
 from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.lifeline import Lifeline
-from headrace.transport.listeners import TlsIdentity
 from headrace.transport.protocol import PLANNER_VERSION, PROTOCOL_VERSION
 
 
-class ClassicSpark:
-    """An ``Attached`` session in the driver's JVM."""
+class ClassicSpark(AttachedSpark):
+    """A session in the driver's JVM."""
+
+    planner: Planner
+    endpoint: Endpoint
 
     def __init__(self, launched: Launched, registry: Registry, context_id: str, catalog: str) -> None:
+        super().__init__(launched.spark, registry)
         context: Any = launched.spark.sparkContext
-        self.spark = launched.spark
         self._check_connector()
         self._launched = launched
-        self._registry = registry
         self._context_id = context_id
-        self._lock = threading.Lock()
-        self._listener: Any = None
         self._lost = False
         self.endpoint = _endpoint(launched)
         self.planner = Planner(
@@ -54,9 +51,7 @@ class ClassicSpark:
         self._connector("planner.Planners").register(context_id, self.planner)
         self._lifeline = Lifeline(self.endpoint, self._jvm_gone)
         self._connector("transport.Lifeline").hold(context_id, json.dumps(self._lifeline.address()))
-        self._names = CatalogNames(self.spark, context_id, self.planner.catalogs, catalog)
-        self.catalog = self._names.own
-        self._connector("scan.ScanRules").install(self.spark._jsparkSession)
+        self._names = CatalogNames(self.spark, self.planner.catalogs, self, catalog)
 
     def where(self) -> str:
         context = self.spark.sparkContext
@@ -64,18 +59,15 @@ class ClassicSpark:
 
     def require_alive(self) -> None:
         if self._lost:
-            raise jvm_lost()
+            raise lost_jvm()
         if self.spark.sparkContext._jsc is None:
             raise HeadraceError("Spark was stopped; close this SessionContext and make a new one")
 
     def error_behind(self, error: BaseException) -> HeadraceError | None:
         return translate(error)
 
-    def errors(self) -> AbstractContextManager[None]:
-        return headrace_errors()
-
-    def errors_of_spark(self) -> AbstractContextManager[None]:
-        return naming_a_lost_jvm()
+    def lost_behind(self, error: BaseException) -> TransportError | None:
+        return lost_behind(error)
 
     def add_table(self, table: RegisteredTable) -> None:
         """The planner reads the registry itself."""
@@ -89,16 +81,22 @@ class ClassicSpark:
         shown = rf"(?<![\w.`-]){re.escape(self.catalog)}\."
         return bool(view.isDefined() and re.search(shown, view.get().toString()))
 
-    def catalogs(self) -> CatalogNames:
-        return self._names
+    def claim(self, name: str) -> bool:
+        """A catalog works in the sessions that exist and in those to come."""
+        key = f"spark.sql.catalog.{name}"
+        if self.spark.conf.get(key, None) not in (None, CATALOG_CLASS):
+            return False
+        if not self._connector("catalog.Catalogs").claim(name, self._context_id):
+            return False
+        self.spark.conf.set(key, CATALOG_CLASS)
+        self.spark.sparkContext._jsc.sc().conf().set(key, CATALOG_CLASS)
+        return True
 
-    def prepare_push(self) -> None:
-        """What only push tables need: the single-scan rule, and word of each query's end."""
-        with self._lock:
-            if self._listener is None:
-                self._connector("push.SingleScanRule").install(self.spark._jsparkSession)
-                self._listener = self._connector("push.QueryEndListener")(self._context_id)
-                self.spark.sparkContext._jsc.sc().addSparkListener(self._listener)
+    def release(self, name: str) -> None:
+        key = f"spark.sql.catalog.{name}"
+        self._connector("catalog.Catalogs").release(name, self._context_id)
+        self.spark.conf.unset(key)
+        self.spark.sparkContext._jsc.sc().conf().remove(key)
 
     def query(self, frame: DataFrame, *, bounded: bool) -> ClassicQuery:
         return ClassicQuery(frame, self.planner, self.endpoint, self._context_id, bounded=bounded)
@@ -110,19 +108,13 @@ class ClassicSpark:
         self._lifeline.close()
         if self._lost or self.spark.sparkContext._jsc is None:
             return
-        with naming_a_lost_jvm():
-            for name in self._registry.names():
-                if self.is_view_of_ours(name):
-                    self.spark.catalog.dropTempView(name)
+        with self.errors_of_spark():
+            self._take_out_tables()
             self._names.leave()
             self._connector("planner.Planners").unregister(self._context_id)
-            self._connector("transport.Lifeline").release(self._context_id)
-            if self._listener is not None:
-                self.spark.sparkContext._jsc.sc().removeSparkListener(self._listener)
 
     def close(self) -> None:
-        self.planner.close()
-        self.endpoint.close()
+        super().close()
         if self._launched.owned:
             launch.stop(self.spark)
 
@@ -141,7 +133,7 @@ class ClassicSpark:
 
     def _jvm_gone(self) -> None:
         self._lost = True
-        self.planner.spark_lost(jvm_lost())
+        self.planner.spark_lost(lost_jvm())
 
 
 def _endpoint(launched: Launched) -> Endpoint:
@@ -152,13 +144,3 @@ def _endpoint(launched: Launched) -> Endpoint:
     address = settings.get("spark.driver.host", None)
     tls = tls_identity(lambda key: settings.get(key, None))
     return Endpoint(settings.get("spark.driver.bindAddress", None) or address, address, tls)
-
-
-def tls_identity(setting: Callable[[str], str | None]) -> TlsIdentity | None:
-    """What the settings of the session say. Raises HeadraceError where they say half of it."""
-    certificate, key = setting("spark.headrace.tls.certificate"), setting("spark.headrace.tls.key")
-    if certificate is None and key is None:
-        return None
-    if certificate is None or key is None:
-        raise HeadraceError("TLS needs both spark.headrace.tls.certificate and spark.headrace.tls.key (PEM files)")
-    return TlsIdentity(certificate, key)

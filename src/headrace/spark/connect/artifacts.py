@@ -1,8 +1,7 @@
-"""What this process brought to each Spark Connect session, and how it named the catalogs there; driver Python."""
+"""What this process brought to each Spark Connect session; driver Python."""
 
 from __future__ import annotations
 
-import itertools
 import tempfile
 import threading
 from typing import Any
@@ -14,12 +13,15 @@ _knowing = threading.Lock()
 
 
 class KnownSession:
-    """One session, shared by its contexts. They wait for each other's answers, and for those of no other server."""
+    """One session, shared by its contexts. They wait for each other's answers, and for those of no other server.
+
+    ``naming`` is held while a name is looked for that is free there, and taken.
+    """
 
     def __init__(self) -> None:
+        self.naming = threading.Lock()
         self._lock = threading.Lock()
         self._archive: str | None = None
-        self._names: set[str] = set()
 
     @classmethod
     def of(cls, spark: Any) -> KnownSession:
@@ -37,13 +39,3 @@ class KnownSession:
                     spark.addArtifacts(str(archive), file=True)
                 self._archive = archive.name
             return self._archive
-
-    def free_name(self, spark: Any, wanted: str) -> str:
-        """``wanted``, or it with a number. None is used twice in a session: the server keeps each catalog for good."""
-        with self._lock:
-            for number in itertools.count(1):
-                name = wanted if number == 1 else f"{wanted}_{number}"
-                if name not in self._names and spark.conf.get(f"spark.sql.catalog.{name}", None) is None:
-                    self._names.add(name)
-                    return name
-        raise AssertionError("there always is another number")

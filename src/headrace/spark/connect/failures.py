@@ -6,21 +6,20 @@ server tells a client the parameters of an error and of its causes, as data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 
-import headrace.errors as errors
+from headrace.errors import HeadraceError, TransportError
 from headrace.execute.failure import error_of
+from headrace.spark.failures import cancelled
 
 _RECORD = "headrace"  # the parameter; see HeadraceException in Java
 _CANCELLED = ("OPERATION_CANCELED", "SPARK_JOB_CANCELLED")
 _NOBODY_ANSWERS, _DETAILS = "StatusCode.UNAVAILABLE", "details ="  # in the text of a gRPC error
 _FORGOTTEN = ("INVALID_HANDLE.SESSION_", "INVALID_HANDLE.OPERATION_NOT_FOUND", "RESPONSE_ALREADY_RECEIVED")
-_ANOTHER_SESSION = "close this SessionContext, and make a new session and a new context"
 
 
 def be_told_of_causes(client: Any) -> None:
@@ -51,48 +50,33 @@ class _Causes:
         return details
 
 
-@contextmanager
-def headrace_errors() -> Iterator[None]:
-    """Raises a Headrace error in place of an exception of Connect's that one of ours caused; others pass unchanged."""
-    try:
-        yield
-    except PySparkException as error:
-        translated = translate(error)
-        if translated is None:
-            raise
-        raise translated from translated.__cause__
+def lost_server(seen: str) -> TransportError:
+    """What to tell of a server of which ``seen`` was seen."""
+    return TransportError(
+        f"the Spark Connect server {seen}; close this SessionContext, and make a new session and a new context"
+    )
 
 
-@contextmanager
-def naming_a_lost_server() -> Iterator[None]:
-    """Raises TransportError in place of Connect's exceptions about a server that is gone; others pass unchanged."""
-    try:
-        yield
-    except PySparkException as error:
-        lost = server_lost(error)
-        if lost is None:
-            raise
-        raise lost from error
-
-
-def server_lost(error: PySparkException) -> errors.TransportError | None:
-    """What to tell where the server does not answer any more, or knows nothing of the session."""
+def lost_behind(error: BaseException) -> TransportError | None:
+    """What to tell where ``error`` says that the server does not answer any more, or knows nothing of the session."""
+    if not isinstance(error, PySparkException):
+        return None
     message = _message(error)
+    lost: TransportError | None = None
     if isinstance(error, SparkConnectGrpcException) and _NOBODY_ANSWERS in message.partition(_DETAILS)[0]:
-        return errors.TransportError(f"the Spark Connect server does not answer any more; {_ANOTHER_SESSION}")
-    if any(name in message.partition("]")[0] for name in _FORGOTTEN):
-        return errors.TransportError(
-            "the Spark Connect server knows this session no more: it was closed, or the server was started again; "
-            + _ANOTHER_SESSION
-        )
-    return None
+        lost = lost_server("does not answer any more")
+    elif any(name in message.partition("]")[0] for name in _FORGOTTEN):
+        lost = lost_server("knows this session no more: it was closed, or the server was started again")
+    if lost is not None:
+        lost.__cause__ = error
+    return lost
 
 
 def _message(error: PySparkException) -> str:
     return str(getattr(error, "_message", None) or error)
 
 
-def translate(error: BaseException) -> errors.HeadraceError | None:
+def translate(error: BaseException) -> HeadraceError | None:
     """The Headrace error behind ``error``, or None where Headrace has no part in it. Never raises."""
     if not isinstance(error, PySparkException):
         return None
@@ -101,5 +85,5 @@ def translate(error: BaseException) -> errors.HeadraceError | None:
     if record is not None:
         return error_of(record, message)
     if error.getCondition() in _CANCELLED:
-        return errors.ScanEndedError(f"the query was cancelled: {message.splitlines()[0]}")
-    return server_lost(error)
+        return cancelled(message)
+    return lost_behind(error)

@@ -16,7 +16,7 @@ from typing import Any
 from headrace.errors import PlanError
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import words
-from headrace.spark.classic.session import tls_identity
+from headrace.spark.attached import tls_identity
 from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.planning import PlanningConnection

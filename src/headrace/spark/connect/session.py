@@ -2,81 +2,82 @@
 
 Jar and package go to the server as artifacts of the session. So does the address of this process with its secret, in
 the one place that no option, plan, log or web page shows: the cache of the session. The server connects back for every
-question of the planner, and executors do for the batches of plans with DRIVER placement.
+question of the planner, executors do for the batches of plans with DRIVER placement, and one connection is held for as
+long as the context is open: by its end each side learns that the other is gone.
 """
 
 from __future__ import annotations
 
 import json
 import weakref
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from typing import Any
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, ScanEndedError, TransportError
 from headrace.negotiate.pickling import pickled_table
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch, versions
+from headrace.spark.attached import AttachedSpark, tls_identity
 from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
-from headrace.spark.classic.session import tls_identity
+from headrace.spark.catalogs import Catalogs
 from headrace.spark.connect.artifacts import KnownSession
-from headrace.spark.connect.failures import be_told_of_causes, headrace_errors, naming_a_lost_server, translate
+from headrace.spark.connect.failures import be_told_of_causes, lost_behind, lost_server, translate
 from headrace.spark.connect.patience import answers, be_told_of_a_lost_server
 from headrace.spark.connect.query import ConnectQuery
 from headrace.spark.explain.connect import explain
 from headrace.spark.explain.explanation import Explanation
 from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint
+from headrace.transport.lifeline import Lifeline
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import PLANNER_VERSION
 from headrace.transport.reaching import address_towards
 from headrace.worker.payload import payload_of
 
 
-class ConnectSpark:
-    """An ``Attached`` session of Spark Connect, whose tables are planned in this process or beside the server."""
+class ConnectSpark(AttachedSpark):
+    """A session of Spark Connect, whose tables are planned in this process or beside the server."""
+
+    spark: Any
+    _lifeline: Lifeline | None = None
 
     def __init__(self, spark: Any, registry: Registry, context_id: str, catalog: str, planning: str) -> None:
         if planning not in ("client", "server"):
             raise ValueError(f"planning must be 'client' or 'server', not {planning!r}")
         if spark.is_stopped:
             raise HeadraceError("this SparkSession was stopped; make a new one")
+        super().__init__(spark, registry)
         be_told_of_a_lost_server(spark.client)
         be_told_of_causes(spark.client)
-        with headrace_errors():
+        with self.errors():
             versions.check_server(spark.version)
-        self.spark = spark
-        self._registry = registry
         self._queries: weakref.WeakSet[ConnectQuery] = weakref.WeakSet()
-        session = KnownSession.of(spark)
-        self.catalog = session.free_name(spark, catalog)
-        self._settings: dict[str, str] = {}
-        self.endpoint: Endpoint | None = None
-        self.planner: Planner | None = None
-        options = {"context": context_id, "session": spark.session_id}
-        archive = session.brought_along(spark)
+        self._session = KnownSession.of(spark)
+        self._options = {"context": context_id, "session": spark.session_id}
+        archive = self._session.brought_along(spark)
         try:
             if planning == "server":
-                options["archive"] = archive
+                self._options["archive"] = archive
             else:
                 self.endpoint = _endpoint(spark)
                 self.planner = Planner(registry, self.endpoint, python="", archive=archive, by_value=True)
-                options["planner"] = spark.client.cache_artifact(self._address(self.endpoint, self.planner))
-            self._settings = {f"spark.sql.catalog.{self.catalog}": CATALOG_CLASS}
-            self._settings |= {f"spark.sql.catalog.{self.catalog}.{key}": value for key, value in options.items()}
-            for key, value in self._settings.items():
-                spark.conf.set(key, value)
-            with headrace_errors():
+                self._lifeline = Lifeline(self.endpoint, self._server_gone)
+                address = self._address(self.endpoint, self.planner, self._lifeline)
+                self._options["planner"] = spark.client.cache_artifact(address)
+            answering = self.planner.catalogs if self.planner is not None else Catalogs(registry)
+            self._names = CatalogNames(spark, answering, self, catalog)
+            with self.errors():
                 # The catalog must be there; and the server has to come to this process for the answer, if that plans.
-                spark.sql(f"SHOW TABLES IN {self.catalog}").collect()
+                spark.sql(f"SHOW TABLES IN `{self.catalog}`").collect()
         except BaseException:
             self.leave()
             self.close()
             raise
 
-    def _address(self, endpoint: Endpoint, planner: Planner) -> bytes:
+    def _address(self, endpoint: Endpoint, planner: Planner, lifeline: Lifeline) -> bytes:
         """What the server needs to ask this planner; the secret is in it.
 
         A server that proves to be on this machine, with all of its tasks, can import what this process can.
@@ -87,7 +88,8 @@ class ConnectSpark:
             planner.scans.by_value = not one_machine
 
         ticket = endpoint.offer(PlanningConnection.opener(planner.call, from_here), 1, receives=True)
-        return json.dumps({**endpoint.address(ticket), "planner_version": PLANNER_VERSION}).encode()
+        address = {**endpoint.address(ticket), "planner_version": PLANNER_VERSION, "lifeline": lifeline.address()}
+        return json.dumps(address).encode()
 
     def where(self) -> str:
         return "a stopped Spark" if self.spark.is_stopped else f"Spark Connect at {self.spark.client.host}"
@@ -99,45 +101,48 @@ class ConnectSpark:
     def error_behind(self, error: BaseException) -> HeadraceError | None:
         return translate(error)
 
-    def errors(self) -> AbstractContextManager[None]:
-        return headrace_errors()
-
-    def errors_of_spark(self) -> AbstractContextManager[None]:
-        return naming_a_lost_server()
+    def lost_behind(self, error: BaseException) -> TransportError | None:
+        return lost_behind(error)
 
     def add_table(self, table: RegisteredTable) -> None:
         """A planner in this process reads the registry itself; one beside the server is sent the pickled table."""
         if self.planner is None:
             pickled = self.spark.client.cache_artifact(payload_of(pickled_table(table)))
             self.drop_table(table.name)
-            with headrace_errors():
-                self.spark.sql(
-                    f"CREATE TABLE {self.catalog}.`{table.name}` TBLPROPERTIES ('headrace.provider' = '{pickled}')"
-                ).collect()
+            self._tell(f"CREATE TABLE {{}}.`{table.name}` TBLPROPERTIES ('headrace.provider' = '{pickled}')")
 
     def drop_table(self, name: str) -> None:
         if self.planner is None:
-            with headrace_errors():
-                self.spark.sql(f"DROP TABLE IF EXISTS {self.catalog}.`{name}`").collect()
+            self._tell(f"DROP TABLE IF EXISTS {{}}.`{name}`")
+
+    def _tell(self, statement: str) -> None:
+        """The process beside the server."""
+        with self.errors():
+            self.spark.sql(statement.format(f"`{self.catalog}`")).collect()
 
     def is_view_of_ours(self, name: str) -> bool:
         try:
             view = self.spark.table(f"`{name}`")
-            return bool(view.sameSemantics(self.spark.table(f"{self.catalog}.`{name}`")))
+            return bool(view.sameSemantics(self.spark.table(f"`{self.catalog}`.`{name}`")))
         except AnalysisException:  # there is none
             return False
 
-    def catalogs(self) -> CatalogNames:
-        raise HeadraceError(
-            "catalogs and table functions need a classic Spark session: a Connect client cannot install them"
-        )
+    def claim(self, name: str) -> bool:
+        """The settings of the session name the context that answers for a catalog, whenever it is asked."""
+        with self._session.naming:
+            if self.spark.conf.get(f"spark.sql.catalog.{name}", None) is not None:
+                return False
+            for key, value in self._settings(name).items():
+                self.spark.conf.set(key, value)
+            return True
 
-    def prepare_push(self) -> None:
-        raise HeadraceError(
-            "a Spark Connect session cannot have push tables: what keeps Spark from scanning one twice has to be "
-            "installed in its driver. Register a TableProvider whose plan has Placement.DRIVER and yields what your "
-            "producers hand over (hr.StreamTable), or use a classic session"
-        )
+    def release(self, name: str) -> None:
+        for key in self._settings(name):
+            self.spark.conf.unset(key)
+
+    def _settings(self, name: str) -> dict[str, str]:
+        key = f"spark.sql.catalog.{name}"
+        return {key: CATALOG_CLASS} | {f"{key}.{option}": value for option, value in self._options.items()}
 
     def query(self, frame: DataFrame, *, bounded: bool) -> ConnectQuery:
         query = ConnectQuery(frame, bounded=bounded)
@@ -150,22 +155,21 @@ class ConnectSpark:
     def leave(self) -> None:
         for query in list(self._queries):
             if not query.is_over():
-                query.cancel("its session context was closed")
-        if self.spark.is_stopped or not answers(self.spark.client):
+                query.inbox.fail(ScanEndedError("its session context was closed"))
+                query.cancel()
+        if self._lifeline is not None:
+            self._lifeline.close()
+        if self.spark.is_stopped or not answers(self.spark.client) or not hasattr(self, "_names"):
             return
         with suppress(PySparkException, HeadraceError):  # the server went away meanwhile
-            for name in self._registry.names():
-                if self.is_view_of_ours(name):
-                    self.spark.catalog.dropTempView(name)
-                self.drop_table(name)
-            for key in self._settings:
-                self.spark.conf.unset(key)
+            self._take_out_tables()
+            if self.planner is None:
+                self._tell("DROP TABLE {}.`headrace.context`")  # by which the catalog learns that this context closes
+            self._names.leave()
 
-    def close(self) -> None:
-        if self.planner is not None:
-            self.planner.close()
-        if self.endpoint is not None:
-            self.endpoint.close()
+    def _server_gone(self) -> None:
+        assert self.planner is not None
+        self.planner.spark_lost(lost_server("is gone, or has closed this session"))
 
 
 def _endpoint(spark: Any) -> Endpoint:

@@ -67,16 +67,25 @@ def _block(number: int, found: FoundScan, planner: Planner, frame: DataFrame) ->
         lines.append(f"  left to Spark {' AND '.join(left)}")
         untold = not_offered(above, frame.sparkSession._jvm)
         lines += _labelled("not offered", untold) if untold else []
-    lines.append(f"  limit         {_limit(scan, above)}")
     joins = join_entries(found, scan, planner, frame)
+    return "\n".join(lines + _use_lines(scan, above, joins, withheld=bool(found.scan.withholdsKeys())))
+
+
+def block_without_plan(number: int, scan: PlannedScan) -> str:
+    """What is known of a scan where Spark's plan is but a text: not what Spark did with what the scan states."""
+    return "\n".join(_scan_lines(number, scan) + _use_lines(scan, None, taken_joins(scan), withheld=False))
+
+
+def _use_lines(scan: PlannedScan, above: tuple[Step, ...] | None, joins: list[str], *, withheld: bool) -> list[str]:
+    """What the plan uses of what the scan states; ``above`` is None where that is not known."""
+    lines = [f"  limit         {_limit(scan, above)}"]
     lines += _labelled("join", joins) if joins else []
     lines += _deeper(scan)
-    lines.append(f"  partitioning  {_partitioning(scan, above, withheld=bool(found.scan.withholdsKeys()))}")
+    lines.append(f"  partitioning  {_partitioning(scan, above, withheld=withheld)}")
     lines.append(f"  ordering      {_ordering(scan, above)}")
     lines.append(f"  statistics    {_statistics(scan)}")
-    if scan.table.verify is not None:
-        lines += _labelled("verified", _verified(scan))
-    return "\n".join(lines)
+    lines += _labelled("verified", _verified(scan)) if scan.table.verify is not None else []
+    return lines
 
 
 def _verified(scan: PlannedScan) -> list[str]:
@@ -94,23 +103,6 @@ def _verified(scan: PlannedScan) -> list[str]:
     if left:
         entries.append(f"cannot be: {', '.join(map(repr, left))}")
     return entries or ["nothing: no promise is relied on here"]
-
-
-def block_without_plan(number: int, scan: PlannedScan) -> str:
-    """What is known of a scan where Spark's plan is but a text: not what Spark did with what the scan states."""
-    lines = _scan_lines(number, scan)
-    limit = scan.request.limit
-    lines.append(f"  limit         {'none was offered' if limit is None else f'{limit} rows are enough'}")
-    joins = taken_joins(scan)
-    lines += _labelled("join", joins) if joins else []
-    lines += _deeper(scan)
-    unused = f", not used: {scan.partitioning_unused}" if scan.partitioning_unused is not None else ", stated"
-    unknown = isinstance(scan.partitioning, UnknownPartitioning)
-    lines.append(f"  partitioning  {'none stated' if unknown else partitioning_text(scan.partitioning) + unused}")
-    ordering = ", ".join(map(sort_key_text, scan.ordering))
-    lines.append(f"  ordering      {ordering + ', stated' if ordering else 'none stated'}")
-    lines.append(f"  statistics    {_statistics(scan)}")
-    return "\n".join(lines)
 
 
 def _scan_lines(number: int, scan: PlannedScan, runs: str = "") -> list[str]:
@@ -176,9 +168,11 @@ def _filter_line(offered: OfferedFilter, *, again: bool) -> str:
     return f"{offered.expr!r}  {offered.word.upper()}: {reason or _REASONS[offered.word]}"
 
 
-def _limit(scan: PlannedScan, above: tuple[Step, ...]) -> str:
+def _limit(scan: PlannedScan, above: tuple[Step, ...] | None) -> str:
     if scan.request.limit is not None:
         return f"{scan.request.limit} rows are enough"
+    if above is None:
+        return "none was offered"
     between: list[str] = []
     for step in above:
         if step.name == "TakeOrderedAndProjectExec":
@@ -196,12 +190,14 @@ def _limit(scan: PlannedScan, above: tuple[Step, ...]) -> str:
     return "none in the query"
 
 
-def _partitioning(scan: PlannedScan, above: tuple[Step, ...], *, withheld: bool) -> str:
+def _partitioning(scan: PlannedScan, above: tuple[Step, ...] | None, *, withheld: bool) -> str:
     if isinstance(scan.partitioning, UnknownPartitioning):
         return "none stated"
     text = partitioning_text(scan.partitioning)
     if scan.partitioning_unused is not None:
         return f"{text}, not used: {scan.partitioning_unused}"
+    if above is None:
+        return f"{text}, stated"
     if withheld:
         return f"{text}, not told: nothing groups by it, and each key that a runtime filter leaves out would be a task"
     for step in above:
@@ -217,13 +213,15 @@ def _partitioning(scan: PlannedScan, above: tuple[Step, ...], *, withheld: bool)
     return f"{text}, not needed: nothing in the query groups or joins"
 
 
-def _ordering(scan: PlannedScan, above: tuple[Step, ...]) -> str:
+def _ordering(scan: PlannedScan, above: tuple[Step, ...] | None) -> str:
     stated = list(scan.plan.ordering)
     if not stated or scan.is_joined:
         return "none stated"
     if not scan.ordering:
         return f"{sort_key_text(stated[0])}, not used: the query does not read {stated[0].column!r}"
     text = ", ".join(map(sort_key_text, scan.ordering))
+    if above is None:
+        return f"{text}, stated"
     for step in above:
         if step.name in EXCHANGES:
             return f"{text}, not used: {'a shuffle' if 'Shuffle' in step.name else 'a broadcast'} comes first"

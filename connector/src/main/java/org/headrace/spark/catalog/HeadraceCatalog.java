@@ -7,11 +7,10 @@ import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
 import java.util.Map;
-import org.apache.spark.SparkContext;
-import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -25,8 +24,10 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
+import org.headrace.spark.push.QueryEndListener;
+import org.headrace.spark.push.SingleScanRule;
 import org.headrace.spark.scan.HashFunction;
-import org.headrace.spark.transport.RemotePlanner;
+import org.headrace.spark.scan.ScanRules;
 
 /**
  * A catalog whose tables are Python's; driver JVM.
@@ -38,30 +39,19 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   /** The hash of the pickled provider. */
   private static final String PROVIDER = "headrace.provider";
 
-  private String name;
-  private String context;
-  private boolean plansHere;
+  /** The table whose DROP says that a context has closed; no table has a dot in its name. */
+  private static final String CONTEXT = "headrace.context";
 
-  /** The options are of a Spark Connect session, and whatever its client says; a classic one needs none. */
+  private String name;
+
+  /**
+   * Installs the rules of Headrace's tables in the session that uses the catalog: all its tables come through here. Who
+   * answers is not kept, as Spark never unloads a catalog.
+   */
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
-    if (!options.containsKey("context")) {
-      return;
-    }
-    this.context = SessionArtifact.owned(options.get("context"));
-    this.plansHere = options.containsKey("archive");
-    SparkContext spark = SparkSession.active().sparkContext();
-    if (plansHere) {
-      Planners.connect(context, () -> new PlannerProcess(spark, options.get("session"), options.get("archive")));
-    } else if (options.containsKey("planner")) {
-      Planners.connect(context, () -> new RemotePlanner(SessionArtifact.json(options.get("planner"))));
-    } else {
-      throw Planners.failed("HeadraceError", SessionArtifact.NOT_OF_THIS_SESSION);
-    }
-    if (options.containsKey("session")) {
-      LateJobs.watch(spark, options.get("session"));
-    }
+    ScanRules.install(SparkSession.active(), new SingleScanRule());
   }
 
   @Override
@@ -89,6 +79,9 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     JsonNode answer = live == null ? null : Planners.ask(live, Words.LOAD, question.put(Words.TABLE, ident.name()));
     if (answer == null || !answer.path(Words.EXISTS).asBoolean()) {
       throw new NoSuchTableException(ident);
+    }
+    if (answer.path(Words.PUSH).asBoolean()) {
+      QueryEndListener.install(live);
     }
     return answer.path(Words.HELD).asBoolean() ? HeadraceTable.held(live, answer) : HeadraceTable.of(live, answer);
   }
@@ -138,9 +131,10 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     return answer;
   }
 
-  /** The context that answers, which a Connect session's settings name; null where there is none any more. */
+  /** The context that answers now; null where there is none any more. */
   private String live() {
-    return context == null ? Catalogs.contextOf(name) : Planners.isLive(context) ? context : null;
+    String connected = ConnectContext.of(name);
+    return connected == null ? Catalogs.contextOf(name) : connected;
   }
 
   private ObjectNode question(String[] namespace) {
@@ -156,11 +150,11 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   @Override
   public Table createTable(
       Identifier ident, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    if (!plansHere || !properties.containsKey(PROVIDER)) {
+    if (!ConnectContext.plansBesideServer(name) || !properties.containsKey(PROVIDER)) {
       throw readOnly();
     }
     byte[] pickled = SessionArtifact.bytes(properties.get(PROVIDER));
-    Planners.ask(context, Words.ADD_TABLE, Map.of(Words.TABLE, Base64.getEncoder().encodeToString(pickled)));
+    Planners.ask(live(), Words.ADD_TABLE, Map.of(Words.TABLE, Base64.getEncoder().encodeToString(pickled)));
     try {
       return loadTable(ident);
     } catch (NoSuchTableException e) {
@@ -173,12 +167,22 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     throw readOnly();
   }
 
+  /** Spark drops what exists. */
+  @Override
+  public boolean tableExists(Identifier ident) {
+    return ident.name().equals(CONTEXT) || TableCatalog.super.tableExists(ident);
+  }
+
   @Override
   public boolean dropTable(Identifier ident) {
-    if (!plansHere) {
+    if (!ConnectContext.plansBesideServer(name)) {
       throw readOnly();
     }
-    Planners.ask(context, Words.DROP_TABLE, Map.of(Words.TABLE, ident.name()));
+    if (ident.name().equals(CONTEXT)) {
+      Planners.unregister(live());
+    } else {
+      Planners.ask(live(), Words.DROP_TABLE, Map.of(Words.TABLE, ident.name()));
+    }
     return true;
   }
 
@@ -202,9 +206,16 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     throw readOnly();
   }
 
+  /** The context's table functions, which are those of the session from now on: how Python registers and drops them. */
   @Override
   public Identifier[] listFunctions(String[] namespace) {
-    return new Identifier[0];
+    String live = live();
+    List<String> functions = new ArrayList<>();
+    if (live != null) {
+      Planners.ask(live, Words.FUNCTIONS, question(namespace)).path(Words.FUNCTIONS).forEach(one -> functions.add(one.asText()));
+      TableFunctions.agree(live, functions);
+    }
+    return functions.stream().map(function -> Identifier.of(namespace, function)).toArray(Identifier[]::new);
   }
 
   @Override

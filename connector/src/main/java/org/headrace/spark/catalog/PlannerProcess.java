@@ -17,12 +17,9 @@ import java.util.concurrent.TimeoutException;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.apache.spark.SparkConf;
-import org.apache.spark.SparkContext;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.SparkFiles;
 import org.apache.spark.api.python.PythonUtils;
-import org.apache.spark.scheduler.SparkListener;
-import org.apache.spark.scheduler.SparkListenerEvent;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.planner.Planner;
 import org.headrace.spark.planner.Planners;
@@ -33,10 +30,10 @@ import org.headrace.spark.transport.SessionPython;
  * The planner of a Spark Connect session whose server cannot reach its client: a Python process beside the server, which is
  * sent pickled providers; driver JVM.
  *
- * <p>It starts with the first table. It ends with the last one, with the session, or when this JVM does: that closes its
- * standard input.
+ * <p>It starts with the first table. It ends with the last one, with its session context, or when this JVM does: that
+ * closes its standard input.
  */
-final class PlannerProcess extends SparkListener implements Planner {
+final class PlannerProcess implements Planner {
   private static final String MODULE = "headrace.spark.connect.planner_process";
   private static final long START_SECONDS = 60;
   private static final Map<String, String> WITHOUT_TABLES =
@@ -48,17 +45,13 @@ final class PlannerProcess extends SparkListener implements Planner {
           "release", "{}",
           "drop_table", "{\"left\": 0}");
 
-  private final SparkContext spark;
-  private final String session;
   private final String archive;
   private final String archivePath;
   private Process process;
   private RemotePlanner planner;
 
-  /** To be made on a thread of the session, which the client knows as {@code session}. */
-  PlannerProcess(SparkContext spark, String session, String archive) {
-    this.spark = spark;
-    this.session = session;
+  /** To be made on a thread of the session. */
+  PlannerProcess(String archive) {
     this.archive = archive;
     this.archivePath = new File(SparkFiles.getRootDirectory(), SessionPython.file(archive)).getAbsolutePath();
   }
@@ -123,7 +116,6 @@ final class PlannerProcess extends SparkListener implements Planner {
       input.write((Planners.JSON.writeValueAsString(settings) + "\n").getBytes(StandardCharsets.UTF_8));
       input.flush();
       planner = new RemotePlanner(firstLine(process));
-      spark.addSparkListener(this);
       started = true;
     } catch (IOException | ExecutionException | TimeoutException e) {
       throw failed("no Python process could be started beside the server to plan this session's tables: " + e
@@ -160,20 +152,12 @@ final class PlannerProcess extends SparkListener implements Planner {
     return Planners.JSON.readTree(line);
   }
 
-  private synchronized void end() {
+  synchronized void end() {
     if (process != null) {
       process.destroyForcibly();
-      spark.removeSparkListener(this);
     }
     process = null;
     planner = null;
-  }
-
-  @Override
-  public void onOtherEvent(SparkListenerEvent event) {
-    if (session.equals(ConnectEvents.closedSession(event))) {
-      end();
-    }
   }
 
   private static HeadraceException failed(String message) {

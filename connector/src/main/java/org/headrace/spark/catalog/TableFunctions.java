@@ -2,6 +2,7 @@ package org.headrace.spark.catalog;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedArgumentExpression;
 import org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable;
@@ -19,25 +20,33 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
 /** Table functions of a session that Python answers: each call in a query becomes a table of its own; driver JVM. */
-public final class TableFunctions {
+final class TableFunctions {
+  private static final String INSTALLED = "table function ";
+
   private TableFunctions() {}
 
-  /** Called from Python. */
-  public static boolean exists(SparkSession session, String name) {
-    return session.sessionState().catalog().lookupBuiltinOrTempTableFunction(name).isDefined();
+  /** Has the context's functions in its session, these and no others. Throws where Spark has another of such a name. */
+  static void agree(String context, List<String> names) {
+    for (String installed : Planners.installed(context)) {
+      if (installed.startsWith(INSTALLED) && !names.contains(installed.substring(INSTALLED.length()))) {
+        Planners.uninstall(context, installed);
+      }
+    }
+    for (String name : names) {
+      Planners.install(context, INSTALLED + name, () -> register(SparkSession.active(), context, name));
+    }
   }
 
-  /** Called from Python; replaces a function of that name. */
-  public static void register(SparkSession session, String context, String name) {
+  private static Runnable register(SparkSession session, String context, String name) {
+    if (session.sessionState().catalog().lookupBuiltinOrTempTableFunction(name).isDefined()) {
+      throw Planners.failed(
+          "TableExistsError", "Spark has a table function '" + name + "' already; choose another name");
+    }
     session
         .sessionState()
         .tableFunctionRegistry()
         .createOrReplaceTempFunction(name, new Builder(context, name), "scala_udf");
-  }
-
-  /** Called from Python. */
-  public static void drop(SparkSession session, String name) {
-    session.sessionState().catalog().dropTempFunction(name, true);
+    return () -> session.sessionState().catalog().dropTempFunction(name, true);
   }
 
   /** Called by Spark at every analysis of a query that calls the function. */

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Callable;
@@ -18,11 +19,10 @@ import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.headrace.spark.HeadraceException;
 
-/** The live Python planners of this driver JVM, one per session context, and how to ask them. */
+/** The live session contexts of this driver JVM: how to ask their Python planners, and what was installed for them. */
 public final class Planners {
   public static final ObjectMapper JSON = new ObjectMapper(factory());
-  private static final Map<String, Planner> LIVE = new ConcurrentHashMap<>();
-  private static final Set<String> REMOTE = ConcurrentHashMap.newKeySet();
+  private static final Map<String, Context> LIVE = new ConcurrentHashMap<>();
 
   /**
    * Py4J opens a connection, with a thread on the Python side, for every JVM thread that calls Python, and keeps it
@@ -51,38 +51,62 @@ public final class Planners {
 
   /** Called from Python when a session context opens. */
   public static void register(String context, Planner planner) {
-    LIVE.put(context, (operation, question) -> call(() -> planner.call(operation, question)));
+    LIVE.put(context, new Context((operation, question) -> call(() -> planner.call(operation, question)), false));
   }
 
   /** For a context of a Spark Connect session, by a name that no other session has: Py4J does not lead to its process. */
-  public static void connect(String context, Supplier<Planner> remote) {
-    LIVE.computeIfAbsent(context, unknown -> remote.get());
-    REMOTE.add(context);
+  public static void connect(String context, Planner remote) {
+    LIVE.putIfAbsent(context, new Context(remote, true));
   }
 
-  /** Called from Python when a session context closes. */
+  /** Called when a session context closes, from Python, or when its process is gone: what was installed for it goes. */
   public static void unregister(String context) {
-    LIVE.remove(context);
+    Context gone = LIVE.remove(context);
+    if (gone != null) {
+      gone.leave();
+    }
+  }
+
+  /** Installs something for a live context, once. {@code install} returns how it is taken out when the context leaves. */
+  public static void install(String context, String what, Supplier<Runnable> install) {
+    Context live = LIVE.get(context);
+    if (live != null) {
+      live.install(what, install);
+    }
+  }
+
+  /** Takes out what was installed under this name, if anything was. */
+  public static void uninstall(String context, String what) {
+    Context live = LIVE.get(context);
+    if (live != null) {
+      live.uninstall(what);
+    }
+  }
+
+  /** The names of what is installed for a context. */
+  public static Set<String> installed(String context) {
+    Context live = LIVE.get(context);
+    return live == null ? Set.of() : live.installed();
   }
 
   /** Asks a context's planner; its failures are thrown as AnalysisExceptions, caused by a {@link HeadraceException}. */
   public static JsonNode ask(String context, String operation, Object payload) {
-    Planner planner = LIVE.get(context);
-    if (planner == null) {
+    Context live = LIVE.get(context);
+    if (live == null) {
       throw failed("the Headrace session context behind this table is closed; register the table again in a live one");
     }
     JsonNode answer;
     try {
       String question = JSON.writeValueAsString(payload);
-      answer = JSON.readTree(planner.call(operation, question));
+      answer = JSON.readTree(live.planner.call(operation, question));
     } catch (HeadraceException e) {
-      throw unchecked(e.whilePlanning());
+      throw failed(e);
     } catch (JsonProcessingException e) {
       throw failed("Python answered '" + operation + "' with what is not JSON: " + e.getMessage());
     }
     JsonNode failure = answer.get(Words.FAILURE);
     if (failure != null) {
-      throw unchecked(HeadraceException.from(failure).whilePlanning());
+      throw failed(HeadraceException.from(failure));
     }
     return answer;
   }
@@ -105,7 +129,12 @@ public final class Planners {
 
   /** Throws what fails while Spark plans; {@code error} names a class of headrace.errors. */
   public static RuntimeException failed(String error, String message) {
-    return unchecked(HeadraceException.of(error, null, message).whilePlanning());
+    return failed(HeadraceException.of(error, null, message));
+  }
+
+  /** Throws {@code error} as what fails while Spark plans. */
+  public static RuntimeException failed(HeadraceException error) {
+    return unchecked(error.whilePlanning());
   }
 
   /** Throws {@code error}, which Java's compiler would have us declare wherever Spark's interfaces declare nothing. */
@@ -116,10 +145,46 @@ public final class Planners {
 
   /** Whether the context is of a Spark Connect session. */
   public static boolean isRemote(String context) {
-    return REMOTE.contains(context);
+    Context live = LIVE.get(context);
+    return live != null && live.isRemote;
   }
 
   public static boolean isLive(String context) {
     return LIVE.containsKey(context);
+  }
+
+  private static final class Context {
+    final Planner planner;
+    final boolean isRemote;
+    private final Map<String, Runnable> removals = new LinkedHashMap<>();
+    private boolean left;
+
+    Context(Planner planner, boolean isRemote) {
+      this.planner = planner;
+      this.isRemote = isRemote;
+    }
+
+    synchronized void install(String what, Supplier<Runnable> install) {
+      if (!left && !removals.containsKey(what)) {
+        removals.put(what, install.get());
+      }
+    }
+
+    synchronized void uninstall(String what) {
+      Runnable removal = removals.remove(what);
+      if (removal != null) {
+        removal.run();
+      }
+    }
+
+    synchronized Set<String> installed() {
+      return Set.copyOf(removals.keySet());
+    }
+
+    synchronized void leave() {
+      left = true;
+      removals.values().forEach(Runnable::run);
+      removals.clear();
+    }
   }
 }

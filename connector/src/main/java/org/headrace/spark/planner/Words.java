@@ -45,7 +45,7 @@ public final class Words {
 
   // Fields of answers
   public static final String FAILURE = "failure", ANSWER = "answer", DESCRIPTION = "description";
-  public static final String STREAMING = "streaming", PARTITIONS = "partitions", PARTITIONING = "partitioning";
+  public static final String PUSH = "push", PARTITIONS = "partitions", PARTITIONING = "partitioning";
   public static final String KEYS = "keys", ORDERING = "ordering", ROWS = "rows", BYTES = "bytes";
   public static final String FILTERS_COME_BACK = "filters_come_back", ADDED_COLUMNS = "added_columns";
   public static final String RUNTIME_FILTER_COLUMNS = "runtime_filter_columns";

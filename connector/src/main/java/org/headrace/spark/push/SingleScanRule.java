@@ -19,35 +19,23 @@ import org.apache.spark.sql.catalyst.plans.logical.RepartitionByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.SHUFFLE_REPLICATE_NL$;
 import org.apache.spark.sql.catalyst.plans.logical.Sort;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
 import org.headrace.spark.scan.HeadraceScan;
 import scala.Option;
-import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * Keeps Spark from scanning a streaming table twice; driver JVM, an optimizer rule that runs after pushdown.
+ * Keeps Spark from scanning a push table twice; driver JVM, an optimizer rule that runs after pushdown.
  *
- * <p>A query that names the same streaming table twice is refused before anything runs. Where Spark would run one
+ * <p>A query that names the same push table twice is refused before anything runs. Where Spark would run one
  * scan twice by itself, something is put above it: a coalesce to one partition where a global sort would sample a
  * single partition, else a shuffle, whose files Spark reads as often as it likes.
  */
 public final class SingleScanRule extends Rule<LogicalPlan> {
-
-  /** Adds the rule to a session, once; called from Python. */
-  public static void install(SparkSession session) {
-    Seq<Rule<LogicalPlan>> rules = session.experimental().extraOptimizations();
-    List<Rule<LogicalPlan>> all = new ArrayList<>(CollectionConverters.asJava(rules));
-    if (all.stream().noneMatch(SingleScanRule.class::isInstance)) {
-      all.add(new SingleScanRule());
-      session.experimental().extraOptimizations_$eq(CollectionConverters.asScala(all).toList());
-    }
-  }
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
@@ -66,8 +54,8 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
     return scans.isEmpty() ? plan : guarded(withoutRuntimeFilters(plan), Need.NOTHING);
   }
 
-  /** The ids of the streaming tables that a plan scans; those of cached plans are not seen. */
-  static Set<String> streamingTables(LogicalPlan plan) {
+  /** The ids of the push tables that a plan scans; those of cached plans are not seen. */
+  static Set<String> pushTables(LogicalPlan plan) {
     List<HeadraceScan> scans = new ArrayList<>();
     collect(plan, scans);
     CollectionConverters.asJava(plan.subqueriesAll()).forEach(subquery -> collect(subquery, scans));
@@ -77,14 +65,14 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
   }
 
   private static void collect(LogicalPlan node, List<HeadraceScan> scans) {
-    HeadraceScan scan = streaming(node);
+    HeadraceScan scan = pushScan(node);
     if (scan != null) {
       scans.add(scan);
     }
     CollectionConverters.asJava(node.children()).forEach(child -> collect(child, scans));
   }
 
-  /** Drops the filters that Spark would compute by running a streaming table's side of a join beforehand. */
+  /** Drops the filters that Spark would compute by running a push table's side of a join beforehand. */
   private static LogicalPlan withoutRuntimeFilters(LogicalPlan plan) {
     return (LogicalPlan)
         plan.transformAllExpressions(
@@ -92,11 +80,11 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
               @Override
               public boolean isDefinedAt(Expression expression) {
                 if (expression instanceof DynamicPruningSubquery pruning) {
-                  return !pruning.onlyInBroadcast() && isStreamed(pruning.buildQuery());
+                  return !pruning.onlyInBroadcast() && hasPushScan(pruning.buildQuery());
                 }
                 return expression instanceof BloomFilterMightContain bloom
                     && bloom.bloomFilterExpression() instanceof ScalarSubquery subquery
-                    && isStreamed(subquery.plan());
+                    && hasPushScan(subquery.plan());
               }
 
               @Override
@@ -106,7 +94,7 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
             });
   }
 
-  private static boolean isStreamed(LogicalPlan plan) {
+  private static boolean hasPushScan(LogicalPlan plan) {
     List<HeadraceScan> scans = new ArrayList<>();
     collect(plan, scans);
     return !scans.isEmpty();
@@ -119,7 +107,7 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan guarded(LogicalPlan node, Need above) {
-    HeadraceScan scan = streaming(node);
+    HeadraceScan scan = pushScan(node);
     if (scan != null) {
       if (above == Need.NOTHING) {
         return node;
@@ -127,7 +115,7 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
       int partitions = scan.partitionCount();
       return new Repartition(partitions, above == Need.SHUFFLE || partitions > 1, node);
     }
-    if (node instanceof Repartition repartition && streaming(repartition.child()) != null && !isNarrowing(repartition)) {
+    if (node instanceof Repartition repartition && pushScan(repartition.child()) != null && !isNarrowing(repartition)) {
       return node; // guarded already: the optimizer runs its rules until nothing changes
     }
     Need below = strongest(passedOn(above, node), needOf(node));
@@ -179,10 +167,10 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
     return one.ordinal() >= other.ordinal() ? one : other;
   }
 
-  private static HeadraceScan streaming(LogicalPlan node) {
+  private static HeadraceScan pushScan(LogicalPlan node) {
     return node instanceof DataSourceV2ScanRelation relation
             && relation.scan() instanceof HeadraceScan scan
-            && scan.isStreaming()
+            && scan.isPush()
         ? scan
         : null;
   }

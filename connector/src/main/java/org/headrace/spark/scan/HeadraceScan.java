@@ -59,8 +59,8 @@ public final class HeadraceScan
   }
 
   /** Whether the table can be scanned once only. */
-  public boolean isStreaming() {
-    return batch.isStreaming();
+  public boolean isPush() {
+    return batch.isPush();
   }
 
   public String tableName() {

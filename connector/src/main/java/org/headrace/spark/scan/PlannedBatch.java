@@ -62,8 +62,8 @@ final class PlannedBatch implements Batch {
     return plan.get(Words.DESCRIPTION).asText();
   }
 
-  boolean isStreaming() {
-    return plan.get(Words.STREAMING).asBoolean();
+  boolean isPush() {
+    return plan.get(Words.PUSH).asBoolean();
   }
 
   boolean filtersComeBack() {

@@ -11,15 +11,15 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class ScanRules {
   private ScanRules() {}
 
-  /** Adds the rules to a session, once; called from Python. */
-  public static void install(SparkSession session) {
-    List<Rule<LogicalPlan>> all =
-        new ArrayList<>(CollectionConverters.asJava(session.experimental().extraOptimizations()));
-    for (Rule<LogicalPlan> rule : List.of(new NestedFiltersRule(), new WithheldKeysRule())) {
-      if (all.stream().noneMatch(present -> present.getClass() == rule.getClass())) {
-        all.add(rule);
-      }
+  /** Adds the rules of every scan, and another one, to a session, each once. */
+  public static void install(SparkSession session, Rule<LogicalPlan> other) {
+    List<Rule<LogicalPlan>> rules = new ArrayList<>(List.of(new NestedFiltersRule(), new WithheldKeysRule(), other));
+    synchronized (ScanRules.class) { // two threads may load catalogs of one session
+      List<Rule<LogicalPlan>> all =
+          new ArrayList<>(CollectionConverters.asJava(session.experimental().extraOptimizations()));
+      rules.removeIf(rule -> all.stream().anyMatch(present -> present.getClass() == rule.getClass()));
+      all.addAll(rules);
+      session.experimental().extraOptimizations_$eq(CollectionConverters.asScala(all).toList());
     }
-    session.experimental().extraOptimizations_$eq(CollectionConverters.asScala(all).toList());
   }
 }

@@ -6,6 +6,7 @@ import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.ByteChannel;
+import java.nio.channels.CancelledKeyException;
 import java.nio.channels.ClosedSelectorException;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
@@ -170,6 +171,19 @@ public final class FrameInput {
   /** Whether there is nothing to be read, not even the end of the connection. */
   boolean isQuiet() throws IOException {
     return channel.read(ByteBuffer.allocate(1)) == 0;
+  }
+
+  /** Waits until the connection is closed, by this side or the other, which has nothing more to say. */
+  void awaitEnd() {
+    try {
+      key.interestOps(SelectionKey.OP_READ);
+      while (isQuiet()) {
+        selector.select();
+        selector.selectedKeys().clear();
+      }
+    } catch (IOException | CancelledKeyException | ClosedSelectorException e) {
+      return; // closed
+    }
   }
 
   /** The first part: IPC metadata, totals or an error's JSON. */

@@ -69,6 +69,15 @@ public final class RemotePlanner implements Planner {
       }
       waiting.finish();
     }
+    return open(origin);
+  }
+
+  /** Has the context leave this JVM when the process is gone; holds a connection for that. Throws where it cannot. */
+  public void holdLifeline(String context) {
+    Lifeline.hold(context, () -> open(PartitionOrigin.ofAddress(address.get("lifeline"))));
+  }
+
+  private PartitionConnection open(PartitionOrigin origin) {
     try {
       return origin.open(0);
     } catch (IOException | HeadraceException e) {

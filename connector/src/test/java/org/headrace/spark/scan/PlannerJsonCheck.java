@@ -141,7 +141,7 @@ public final class PlannerJsonCheck {
         same("partitioning", "UnknownPartitioning", scan.outputPartitioning().getClass().getSimpleName());
         same("filters", true, scan.reflectsFullyPushedDownFilters());
         same("the plan", "scan of worker.1", scan.planId());
-        same("a push table", false, scan.isStreaming());
+        same("a push table", false, scan.isPush());
       }
       case "filters that come back" -> {
         HeadraceScanBuilder builder = builder("worker");

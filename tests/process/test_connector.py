@@ -12,7 +12,7 @@ from java_checks import GOLDEN, compiled_checks, run_check
 from places import ROOT
 
 SOURCES = ROOT / "connector" / "src" / "main" / "java" / "org" / "headrace" / "spark"
-ROOMS = ["", "planner", "transport", "results", "vectors", "read", "scan", "push", "catalog"]
+ROOMS = ["", "planner", "transport", "send", "results", "vectors", "read", "scan", "push", "catalog"]
 
 
 @pytest.fixture(scope="module")

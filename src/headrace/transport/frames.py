@@ -1,9 +1,10 @@
 """Frames: how batches, their end and their errors are written to a socket and read; driver and executor Python.
 
 A frame is a header (see ``protocol``) and its two parts. SCHEMA, DICTIONARY and BATCH carry an encapsulated Arrow IPC
-message (metadata, then body), END the number of rows and batches that were sent, ERROR a Failure as JSON. Each bears
-the nonce of the request that it answers. A stream without END or ERROR was cut. Where the connection has seals, a tag
-over header and first part follows the first part, and another one the second part of what a planner is asked.
+message (metadata, then body), END the number of rows and batches that were sent, ERROR a Failure as JSON, MESSAGE the
+bytes with which a stream is answered. Each bears the nonce of the request that it belongs to. A stream without END or
+ERROR was cut. Where the connection has seals, a tag over header and first part follows the first part, and another one
+the second part of what a planner is asked.
 """
 
 from __future__ import annotations
@@ -140,6 +141,16 @@ def frame_pieces(
     return [*pieces, seal.tag(*second)] if kind in _SEALED_WHOLE else pieces
 
 
+def send_error(sock: socket.socket, failure_json: str, nonce: int, seal: FrameSeal | None = None) -> None:
+    """An ERROR frame, where no other comes before it in this direction. Raises OSError when the peer is gone."""
+    send_all(sock, frame_pieces(FrameKind.ERROR, failure_json.encode(), [], nonce, seal))
+
+
+def send_message(sock: socket.socket, message: bytes, nonce: int, seal: FrameSeal | None = None) -> None:
+    """The answer to a stream that was received up to its END. Raises OSError when the peer is gone."""
+    send_all(sock, frame_pieces(FrameKind.MESSAGE, message, [], nonce, seal))
+
+
 def _check_lengths(kind: FrameKind, first: Any, second: Sequence[Any]) -> int:
     """The bytes of the second part. Raises TransportError where either part is too large."""
     body = sum(len(piece) for piece in second)
@@ -229,13 +240,13 @@ def read_totals(frame: Frame) -> tuple[int, int]:
 
 
 def limit_stalls(sock: socket.socket, seconds: float) -> None:
-    """From now on a frame that has begun on this blocking socket must go on within ``seconds``.
+    """From now on a frame that has begun on this blocking socket must go on within ``seconds``; 0 is no limit.
 
     Between frames it may take any time. TLS does not pass the system's limit on, so there the socket's own is set,
     which holds for what is sent, too.
     """
     if isinstance(sock, ssl.SSLSocket):
-        sock.settimeout(seconds)
+        sock.settimeout(seconds or None)
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6)))
 

@@ -1,6 +1,6 @@
 package org.headrace.spark.transport;
 
-import java.io.IOException;
+import com.fasterxml.jackson.core.JsonProcessingException;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.headrace.spark.planner.Planners;
@@ -14,7 +14,7 @@ public final class Lifeline {
   private Lifeline() {}
 
   /** Called from Python when a session context opens, with the endpoint's address as JSON. */
-  public static void hold(String context, String address) throws IOException {
+  public static void hold(String context, String address) throws JsonProcessingException {
     HELD.put(context, PartitionOrigin.ofAddress(Planners.JSON.readTree(address)).open(0));
   }
 

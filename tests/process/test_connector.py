@@ -12,7 +12,7 @@ from java_checks import GOLDEN, compiled_checks, run_check
 from places import ROOT
 
 SOURCES = ROOT / "connector" / "src" / "main" / "java" / "org" / "headrace" / "spark"
-ROOMS = ["", "planner", "transport", "results", "vectors", "read", "scan", "push", "catalog"]
+ROOMS = ["", "planner", "transport", "send", "results", "vectors", "read", "scan", "push", "catalog"]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,13 @@ def test_connection_to_workers_of_every_fate_ends_whole_or_by_name(classpath: st
         classpath, "transport.WorkerConnectionCheck", str(GOLDEN), "0", str(count), timeout_s=30 + count
     )
     assert f"{count} conversations held" in printed
+
+
+def test_sender_to_workers_of_every_fate_is_answered_or_fails_by_name(classpath: str) -> None:
+    """They answer, fail, pause, die, close, babble and are broken off, at any frame."""
+    count = cases(1200)
+    printed = run_check(classpath, "transport.BatchSenderCheck", "0", str(count), timeout_s=30 + count)
+    assert f"{count} partitions sent" in printed
 
 
 def test_java_packages_import_only_packages_that_stand_before_them() -> None:

@@ -100,7 +100,7 @@ def test_worker_that_is_silent_and_holds_the_interpreter_is_waited_for(
         yield numbers(10)
 
     ctx.register_table("t", FunctionTable(silent))
-    with shortened(spark, "FrameInput", "stallMillis", 500), shortened(spark, "FrameInput", "lookMillis", 50):
+    with shortened(spark, "PeerChannel", "stallMillis", 500), shortened(spark, "PeerChannel", "lookMillis", 50):
         assert ctx.collect("SELECT a FROM t").num_rows == 20
 
 

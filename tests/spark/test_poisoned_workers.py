@@ -222,7 +222,7 @@ def test_worker_that_was_stopped_early_and_sent_more_is_never_used_again(ctx: hr
 @pytest.fixture
 def short_stall(spark: SparkSession) -> Iterator[None]:
     """A frame that stopped is given up after a moment, instead of a minute."""
-    with shortened(spark, "FrameInput", "stallMillis", STALL_MILLIS):
+    with shortened(spark, "PeerChannel", "stallMillis", STALL_MILLIS):
         yield
 
 

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import socket
 import time
 from dataclasses import dataclass
 
+from echoing import Echo, batches_of, echoed
 from headrace.transport.protocol import STOP, FrameKind
+from roads import Road
 from worker_daemon import Answer, Worker, WorkerDaemon, request_of
 from worker_programs import FOREVER, Program
 
 MOST_REQUESTS = 6
 SHORT_SECONDS = (0.0, 0.0, 0.001, 0.004, 0.006, 0.02)  # about as long as threads take to be woken, and longer
 NEVER = 1 << 20
+
+
+@dataclass(frozen=True)
+class SendingTurn:
+    """One partition that the JVM sends to the worker, up to its end."""
+
+    number: int
+    batches: int
+    steps: tuple[tuple[int, str], ...]
+    pause: float  # between frames
+    delay: float  # before the next turn
 
 
 @dataclass(frozen=True)
@@ -27,9 +41,18 @@ class Turn:
     delay: float  # before the next turn
 
 
-def turns_of(seed: int) -> list[Turn]:
+def turns_of(seed: int) -> list[Turn | SendingTurn]:
     chance = random.Random(seed)
-    return [_turn(chance, number) for number in range(1 + chance.randrange(MOST_REQUESTS))]
+    return [
+        _sending_turn(chance, number) if chance.random() < 0.3 else _turn(chance, number)
+        for number in range(1 + chance.randrange(MOST_REQUESTS))
+    ]
+
+
+def _sending_turn(chance: random.Random, number: int) -> SendingTurn:
+    batches = chance.randrange(5)
+    steps = tuple((after, "pause") for after in range(batches) if chance.random() < 0.2)
+    return SendingTurn(number, batches, steps, chance.choice(SHORT_SECONDS), chance.choice(SHORT_SECONDS))
 
 
 def _turn(chance: random.Random, number: int) -> Turn:
@@ -54,9 +77,47 @@ def hold(daemon: WorkerDaemon, seed: int) -> None:
     turns = turns_of(seed)
     with daemon.fork() as worker:
         for turn in turns:
-            _take(worker, turn, nonce=chance.getrandbits(64))
-        _end(worker, chance, turns[-1].program)
+            nonce = chance.getrandbits(64)
+            if isinstance(turn, SendingTurn):
+                _send(worker, turn, nonce)
+            else:
+                _take(worker, turn, nonce)
+        if chance.random() < 0.3:
+            _break_off(worker, chance)
+        else:
+            _end(worker, chance, Program(len(turns), (("rows", 3.0), ("sleep", FOREVER))))
         worker.await_end()
+
+
+def _send(worker: Worker, turn: SendingTurn, nonce: int) -> None:
+    sending = Road.ask(worker, Echo(turn.number, turn.steps), nonce)
+    batches = batches_of(turn.number, turn.batches)
+    for frame in sending.frames(batches):
+        sending.send(frame)
+        time.sleep(turn.pause)
+    assert sending.message() == echoed(turn.number, batches)
+    time.sleep(turn.delay)
+
+
+def _break_off(worker: Worker, chance: random.Random) -> None:
+    """In the midst of a partition that is sent, at any byte, with code that raises, waits or reads."""
+    word = chance.choice(["raise", "sleep", "pause", "deny", "exit", "die"])
+    sending = Road.ask(worker, Echo(9, ((chance.randrange(4), word),)))
+    stream = b"".join(sending.frames(batches_of(9, 3)))
+    end = len(stream) - 1 if chance.random() < 0.5 else len(stream) // 2
+    with contextlib.suppress(OSError):  # it may have died already
+        sending.send(stream[: chance.randrange(end)])
+        time.sleep(chance.choice(SHORT_SECONDS))
+        if chance.random() < 0.3:
+            sending.send(b"?" * (1 + chance.randrange(100)))
+    if chance.random() < 0.5:
+        sending.break_off()
+        return
+    with contextlib.suppress(OSError):
+        worker.sock.shutdown(socket.SHUT_WR)
+    answer = sending.answer()
+    assert answer is None or answer[0] is FrameKind.ERROR, answer
+    worker.sock.close()
 
 
 def _take(worker: Worker, turn: Turn, nonce: int) -> None:

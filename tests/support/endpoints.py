@@ -69,7 +69,7 @@ class Client:
         self, greeting: bytes, partition: int = 0, secret: bytes | None = None, ticket: bytes | None = None
     ) -> bytes:
         of = ticket or base64.b64decode(self.address["ticket"])
-        claim = CLAIM.pack(b"HDRC", of, partition, 0, -1, NONCE, b"")[:-32]
+        claim = CLAIM.pack(b"HDRC", of, partition, 0, 0, -1, NONCE, b"")[:-32]
         secret = secret or base64.b64decode(self.address["secret"])
         claim += proof(secret, greeting, claim)
         self.awaited = answer(secret, greeting, claim)

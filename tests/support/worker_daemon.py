@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from headrace.execute.receiving import ReceivingTask
 from headrace.transport.frames import read_frame, read_totals
-from headrace.transport.protocol import PROTOCOL_VERSION, REQUEST, TASK_MAGIC, FrameKind
+from headrace.transport.protocol import PROTOCOL_VERSION, RECEIVES, REQUEST, SENDS, TASK_MAGIC, FrameKind
 from headrace.worker.payload import payload_of
 from producing import PATIENCE_SECONDS, wait_until
 from worker_programs import Program, task_of
@@ -23,7 +24,7 @@ from worker_programs import Program, task_of
 _SECRET = b"secret"
 _INT = struct.Struct("!i")
 # What programs need is imported before the daemon forks, pandas because pyarrow does to make an array.
-_START = "import pandas, worker_programs; from headrace.worker.daemon import run; run()"
+_START = "import pandas, worker_programs, echoing; from headrace.worker.daemon import run; run()"
 
 
 class WorkerDaemon:
@@ -128,8 +129,16 @@ class Answer:
 
 
 def request_of(program: Program, nonce: int) -> bytes:
-    payload = payload_of(pickle.dumps(task_of(program)))
-    return REQUEST.pack(TASK_MAGIC, PROTOCOL_VERSION, nonce, 0, 0, len(payload)) + payload
+    return _request(task_of(program), nonce, SENDS)
+
+
+def request_to_receive(task: ReceivingTask, nonce: int) -> bytes:
+    return _request(task, nonce, RECEIVES)
+
+
+def _request(task: object, nonce: int, direction: int) -> bytes:
+    payload = payload_of(pickle.dumps(task))
+    return REQUEST.pack(TASK_MAGIC, PROTOCOL_VERSION, nonce, 0, direction, 0, len(payload)) + payload
 
 
 def _exactly(sock: socket.socket, length: int) -> bytes:

@@ -39,7 +39,7 @@ UPWARDS = {
 OUTSIDE: dict[str, list[str]] = {
     "pyspark": ["spark.*", "worker.daemon", "worker.logs", "worker.spark_task"],
     "py4j": ["spark.*"],
-    "socket": ["transport.*", "results.receiver", "worker.task"],
+    "socket": ["transport.*", "results.receiver", "worker.*"],
     "socketserver": ["transport.*"],
     "ssl": ["transport.*"],
     "sqlglot": ["expr.to_sql", "expr.sql_values"],

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.errors import TransportError
 from headrace.transport import protocol
-from headrace.transport.frames import FrameWriter, frame_pieces, read_frame, read_totals
+from headrace.transport.frames import FrameWriter, frame_pieces, read_frame, read_totals, send_message
 from headrace.transport.protocol import FrameKind
 from headrace.transport.seal import FrameSeal
 from places import ROOT
@@ -97,22 +97,37 @@ def test_error_frame_is_written_and_read_as_the_golden_bytes() -> None:
     assert frame.message.to_pybytes().decode() == fields["json"]
 
 
+@pytest.mark.parametrize("name", ["frame MESSAGE", "sealed message"])
+def test_message_frame_is_written_and_read_as_the_golden_bytes(name: str) -> None:
+    fields, expected = golden(name)
+    seals = [FrameSeal(bytes.fromhex(fields["key"])) if "key" in fields else None for _ in range(2)]
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        send_message(theirs, fields["message"].encode(), fields["nonce"], seals[0])
+        assert ours.recv(1000) == expected
+    with connected(expected) as sock:
+        frame = read_frame(sock, fields["nonce"], seals[1])
+    assert frame is not None
+    assert (frame.kind, frame.message.to_pybytes().decode()) == (FrameKind.MESSAGE, fields["message"])
+
+
 def test_handshake_is_packed_as_the_golden_bytes() -> None:
     fields, challenge = golden("challenge")
     random = bytes.fromhex(fields["random"])
     assert protocol.CHALLENGE.pack(protocol.MAGIC, protocol.PROTOCOL_VERSION, random) == challenge
     fields, claim = golden("claim")
     ticket, secret = bytes.fromhex(fields["ticket"]), bytes.fromhex(fields["secret"])
-    numbers = (fields["partition"], fields["attempt"], fields["execution"], fields["nonce"])
+    numbers = (fields["partition"], fields["attempt"], fields["task"], fields["execution"], fields["nonce"])
     unproven = protocol.CLAIM.pack(protocol.MAGIC, ticket, *numbers, b"")[: -protocol.PROOF_BYTES]
     assert unproven + protocol.proof(secret, challenge, unproven) == claim
     assert protocol.answer(secret, challenge, claim) == golden("answer")[1]
 
 
-def test_worker_request_is_packed_as_the_golden_bytes() -> None:
-    fields, request = golden("request")
+@pytest.mark.parametrize("name", ["request", "request to receive"])
+def test_worker_request_is_packed_as_the_golden_bytes(name: str) -> None:
+    fields, request = golden(name)
     facts, task = fields["facts"].encode(), bytes.fromhex(fields["task"])
-    header = (protocol.TASK_MAGIC, protocol.PROTOCOL_VERSION, fields["nonce"], fields["partition"])
+    header = (protocol.TASK_MAGIC, protocol.PROTOCOL_VERSION, fields["nonce"], fields["partition"], fields["direction"])
     assert protocol.REQUEST.pack(*header, len(facts), len(task)) + facts + task == request
 
 
@@ -168,7 +183,7 @@ def test_golden_stream_of_columns_as_they_are_is_what_the_writer_sends() -> None
         assert [read_frame(ours, fields["nonce"]) for _ in frames] == frames
 
 
-@pytest.mark.parametrize("kind", [0, 8, 255])
+@pytest.mark.parametrize("kind", [0, 9, 255])
 def test_frame_of_an_unknown_kind_is_a_transport_error(kind: int) -> None:
     header = protocol.FRAME_HEADER.pack(kind, protocol.PROTOCOL_VERSION, 0, 0, 0, 1)
     with connected(header) as sock, pytest.raises(TransportError, match=f"not a Headrace frame .kind {kind},"):

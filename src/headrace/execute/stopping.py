@@ -74,6 +74,13 @@ class StopFlag:
         """Surrounds calls into user code. Raises StopRequested if a stop was asked for before or meanwhile."""
         return self._user_code
 
+    def enter(self) -> None:
+        """User code runs from now on. Raises StopRequested if a stop was asked for."""
+        self.inside = True
+        if self.requested:
+            self.leave()
+            raise StopRequested
+
     def leave(self) -> None:
         """User code runs no more; whoever stops it has to know that."""
         with self._leaving:
@@ -91,10 +98,7 @@ class _UserCode:
         self._flag = flag
 
     def __enter__(self) -> None:
-        self._flag.inside = True
-        if self._flag.requested:
-            self._flag.leave()
-            raise StopRequested
+        self._flag.enter()
 
     def __exit__(self, *_: object) -> None:
         self._flag.leave()

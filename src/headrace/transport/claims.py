@@ -7,25 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-import pyarrow as pa
-
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
-from headrace.transport.frames import FrameWriter
+from headrace.transport.frames import send_error
+from headrace.transport.received import drop_frames
 from headrace.transport.seal import Seals
+
+_REFUSAL_SECONDS = 5.0  # until a task that sends has seen why nobody receives
 
 
 @dataclass(frozen=True)
 class Claim:
     """Who opens a partition: the attempt of Spark's task, and Spark's SQL execution (-1 outside of one).
 
-    ``nonce`` is on every frame of that partition.
+    ``nonce`` is on every frame of that partition. ``task`` is Spark's id of this attempt, unique in the application.
     """
 
     partition: int
     attempt: int
     execution: int
     nonce: int
+    task: int = 0
 
 
 class PartitionServer(Protocol):
@@ -51,6 +53,7 @@ class Offer:
     open_partition: OpenPartition
     partitions: int | None
     receives: bool
+    watched: bool
 
 
 def opened(offer: Offer | None, claim: Claim) -> PartitionServer:
@@ -74,6 +77,7 @@ class _Refusal:
         self._failure = failure
 
     def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
-        FrameWriter(sock, pa.schema([]), nonce, seals.sent).error(self._failure.to_json())
+        send_error(sock, self._failure.to_json(), nonce, seals.sent)
+        drop_frames(sock, _REFUSAL_SECONDS)
 
     def stop(self, reason: str) -> None: ...

@@ -51,6 +51,7 @@ MAX_HANDSHAKES = 256
 _PAUSE_SECONDS = 0.05
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _STOP_SECONDS = 1.0  # how long close() waits for partitions to be told
+_SENDER_GONE = "its task went away (the query, its task or its executor was cancelled, failed or killed)"
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
@@ -65,6 +66,7 @@ class _Connection:
     greeted: bool = False
     received: bytearray = field(default_factory=bytearray)
     claimed: bool = False
+    receives: bool = False  # frames come from the peer
     served: bool = False  # a thread uses the socket, and hands the connection back at its end
     lease: SenderLease | None = None  # of a TCP connection
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -122,14 +124,23 @@ class Endpoint:
         self._thread = threading.Thread(target=self._run, name="headrace-endpoint", daemon=True)
         self._thread.start()
 
-    def offer(self, open_partition: OpenPartition, partitions: int | None = None, *, receives: bool = False) -> bytes:
+    def offer(
+        self,
+        open_partition: OpenPartition,
+        partitions: int | None = None,
+        *,
+        receives: bool = False,
+        watched: bool | None = None,
+    ) -> bytes:
         """Make a ticket that opens these partitions, and these only, until it is withdrawn.
 
         ``partitions`` is how many there are; with None ``open_partition`` checks the number itself. ``receives``: the
-        executor sends and this side reads, so whoever serves it notices by itself that the peer is gone.
+        executor sends and this side reads. ``watched``: the server is stopped as soon as the peer is gone, as all that
+        send are; else it has to notice by itself, as those that receive do unless they are watched too.
         """
+        watched = not receives if watched is None else watched
         ticket = secrets.token_bytes(TICKET_BYTES)
-        self._tickets[ticket] = Offer(open_partition, partitions, receives)
+        self._tickets[ticket] = Offer(open_partition, partitions, receives, watched)
         return ticket
 
     def withdraw(self, ticket: bytes) -> None:
@@ -270,9 +281,9 @@ class Endpoint:
 
     def _progress(self, connection: _Connection, event: int) -> None:
         if connection.claimed:
-            # Only that a reader is gone is watched for; before it goes it may say why.
+            # Only that a peer is gone is watched for; before a reader goes it may say why.
             self._poll.unregister(connection.sock)
-            self._stop(connection, _parting_words(connection.sock))
+            self._stop(connection, _SENDER_GONE if connection.receives else _parting_words(connection.sock))
             _shut_down(connection.sock)
             return
         if not connection.greeted:
@@ -292,7 +303,7 @@ class Endpoint:
 
     def _authenticate(self, connection: _Connection) -> None:
         received = bytes(connection.received)
-        magic, ticket, partition, attempt, execution, nonce, proven = CLAIM.unpack(received)
+        magic, ticket, partition, attempt, task, execution, nonce, proven = CLAIM.unpack(received)
         expected = proof(self._secret, connection.challenge, received[: -len(proven)])
         if magic != MAGIC or not hmac.compare_digest(expected, proven):
             self._drop(connection)
@@ -302,13 +313,14 @@ class Endpoint:
         if connection.sock.family != socket.AF_UNIX:
             connection.lease = SenderLease(connection.sock)
         offer = self._tickets.get(ticket)
-        if offer is not None and offer.receives:
-            self._poll.unregister(connection.sock)
-        else:
+        connection.receives = offer is not None and offer.receives
+        if offer is None or offer.watched:
             self._poll.modify(connection.sock, _GONE)
+        else:
+            self._poll.unregister(connection.sock)
         thread = threading.Thread(
             target=self._serve,
-            args=(connection, offer, Claim(partition, attempt, execution, nonce), received),
+            args=(connection, offer, Claim(partition, attempt, execution, nonce, task), received),
             name=f"headrace-partition-{partition}",
             daemon=True,
         )

@@ -10,7 +10,7 @@ import enum
 import hmac
 import struct
 
-PROTOCOL_VERSION = 5  # of frames, handshakes and worker requests
+PROTOCOL_VERSION = 6  # of frames, handshakes and worker requests
 PLANNER_VERSION = 2  # of what the driver's JVM asks while planning, over Py4J or in QUESTION frames
 
 
@@ -27,6 +27,7 @@ class FrameKind(enum.IntEnum):
     DICTIONARY = 5
     QUESTION = 6  # of a JVM that plans, in another process than the one that Py4J leads to
     ANSWER = 7
+    MESSAGE = 8  # after END, from who received the stream: what its code made of it; empty for a result
 
 
 FRAME_HEADER = struct.Struct("<BBHIQQ")  # kind, version, flags, length of the first part, of the second, nonce
@@ -35,6 +36,7 @@ TOTALS = struct.Struct("<QQ")  # END's first part: rows and batches that were se
 TOTALS_BYTES = TOTALS.size
 TOLD_WHEN_READ = 1  # a flag of SCHEMA: the reader is to send ASKING whenever it begins to wait for a frame
 MAX_FIRST_BYTES = 16 << 20  # IPC metadata, totals or an error as JSON
+MAX_MESSAGE_BYTES = 1 << 20  # MESSAGE's first part
 MAX_SECOND_BYTES = 2 << 30  # the body of a batch; only a single row can come near it, because of the next number
 SPLIT_BYTES = 64 << 20  # a batch with a larger body is sent as several
 STALL_SECONDS = 60  # a frame that has begun and of which no byte comes for so long never will
@@ -44,11 +46,10 @@ STALL_SECONDS = 60  # a frame that has begun and of which no byte comes for so l
 ASKING = b"\x00"  # reader to producer: I have read everything
 LEAVING = b"\x01"  # reader to producer: I read no more; the reason follows, as UTF-8
 MAX_REASON_BYTES = 1024
-RECEIPT = b"\x01"  # inbox to task: all of your partition has arrived
-ALIVE = b"\x00"  # inbox to task, over a network: I cannot take more yet, but I am here
+ALIVE = b"\x00"  # endpoint to a task that sends, over a network: I cannot take more yet, but I am here
 ALIVE_SECONDS = 5  # how often that is said
 SILENCE_SECONDS = 25  # a task that can send nothing and hears nothing for so long gives up
-STOP = b"\x02"  # JVM to worker: stop early
+STOP = b"\x02"  # JVM to a worker that sends: stop early
 
 # The endpoint: it sends a challenge, the executor answers with a claim, the endpoint with a proof of its own
 
@@ -57,7 +58,9 @@ TICKET_BYTES = 32
 CHALLENGE_BYTES = 32
 PROOF_BYTES = 32
 CHALLENGE = struct.Struct(f"<4sI{CHALLENGE_BYTES}s")  # magic, version, random bytes
-CLAIM = struct.Struct(f"<4s{TICKET_BYTES}sIIqQ{PROOF_BYTES}s")  # magic, ticket, partition, attempt, execution, nonce
+CLAIM = struct.Struct(
+    f"<4s{TICKET_BYTES}sIIqqQ{PROOF_BYTES}s"
+)  # magic, ticket, partition, attempt, Spark's id of the task, execution, nonce, proof
 NO_EXECUTION = -1
 HANDSHAKE_SECONDS = 5  # for all of it, as the endpoint counts
 CONNECT_SECONDS = 10  # to connect, and again until the challenge has come, as the executor counts
@@ -65,7 +68,11 @@ CONNECT_SECONDS = 10  # to connect, and again until the challenge has come, as t
 # A worker: the JVM sends a request, and STOP if it needs no more
 
 TASK_MAGIC = b"HDRT"
-REQUEST = struct.Struct("<4sIQIII")  # magic, version, nonce, partition, lengths of facts and task, which follow
+REQUEST = struct.Struct(
+    "<4sIQIIII"
+)  # magic, version, nonce, partition, direction, lengths of facts and task, which follow
+SENDS = 0  # the direction of a worker that answers with a stream
+RECEIVES = 1  # of one that is sent a stream, and answers with MESSAGE
 
 
 # Tags, of frames on the endpoint's connections

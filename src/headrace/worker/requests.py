@@ -3,28 +3,43 @@
 One thread reads the connection for the worker's whole life and queues each request. The main thread runs the user's
 code and takes requests from the queue, whenever it is ready. STOP belongs to the request that was read last: the JVM
 sends no other before it has read the last frame of that one. A STOP that comes too late finds nothing to stop.
+
+A request to receive is followed by frames. For these the reading thread lends the connection to the main thread, which
+reads a batch whenever the user's code asks for one: so nothing waits in memory, and the socket holds the JVM back.
+Meanwhile the reading thread looks for the end of the connection only. That is how the JVM stops such a task: in the
+midst of a frame there is no place for STOP.
 """
 
 from __future__ import annotations
 
+import os
 import queue
+import select
 import signal
+import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 
 from headrace.execute.stopping import StopFlag, StopRequested, is_importing
-from headrace.transport.protocol import REQUEST, STOP, TASK_MAGIC
+from headrace.transport.frames import receive_into
+from headrace.transport.protocol import RECEIVES, REQUEST, SENDS, STOP, TASK_MAGIC
+
+_GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
 @dataclass(frozen=True)
 class Request:
-    """One task. ``stop`` is requested when Spark needs no more of it."""
+    """One task. ``stop`` is requested when Spark needs no more of it.
+
+    ``receives``: its frames follow, and whoever takes the request reads them, up to END.
+    """
 
     version: int
     nonce: int
     partition: int
+    receives: bool
     facts: bytes
     payload: bytes
     stop: StopFlag
@@ -33,9 +48,9 @@ class Request:
 class Requests:
     """Iterates over the requests, in the main thread, until none can follow: the connection ended or is out of step."""
 
-    def __init__(self, receive: Callable[[memoryview], bool]) -> None:
-        """``receive`` fills memory from the connection, and says False where that ended before."""
-        self._receive = receive
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._returned, self._returning = os.pipe()
         self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._serving: StopFlag | None = None
 
@@ -45,6 +60,8 @@ class Requests:
         while (request := self._queue.get()) is not None:
             self._serving = request.stop
             yield request
+            if request.receives:
+                os.write(self._returning, b"\0")
 
     def _read(self) -> None:
         """The reading thread."""
@@ -57,12 +74,23 @@ class Requests:
                 else:
                     last = self._request(first)
                     self._queue.put(last)
+                    if last.receives:
+                        self._lend()
         except (OSError, EOFError):
             pass  # a broken connection, its end, and something else than a request are all the end of the requests
         finally:
             self._queue.put(None)
             if last is not None:
                 _stop(last, "the query was cancelled or failed: its connection ended")
+
+    def _lend(self) -> None:
+        """Returns when the task is done with the connection. Raises EOFError where that ended before."""
+        watch = select.poll()
+        watch.register(self._socket, _GONE)
+        watch.register(self._returned, select.POLLIN)
+        if self._returned not in dict(watch.poll()):
+            raise EOFError
+        os.read(self._returned, 1)
 
     def _request(self, first: bytes) -> Request:
         """The request that begins with ``first``. Raises EOFError where something else does."""
@@ -71,14 +99,17 @@ class Requests:
             header += self._exactly(size - len(header))
             if header[: len(TASK_MAGIC)] != TASK_MAGIC[: len(header)]:
                 raise EOFError
-        _, version, nonce, partition, facts_length, task_length = REQUEST.unpack(header)
+        _, version, nonce, partition, direction, facts_length, task_length = REQUEST.unpack(header)
+        if direction not in (SENDS, RECEIVES):
+            raise EOFError
         facts, payload = self._exactly(facts_length), self._exactly(task_length)
-        return Request(version, nonce, partition, facts, payload, StopFlag(_signal_main_thread))
+        stop = StopFlag(_signal_main_thread)
+        return Request(version, nonce, partition, direction == RECEIVES, facts, payload, stop)
 
     def _exactly(self, length: int) -> bytes:
         """Raises EOFError where the connection ends before."""
         data = bytearray(length)
-        if not self._receive(memoryview(data)):
+        if not receive_into(self._socket, memoryview(data)):
             raise EOFError
         return bytes(data)
 

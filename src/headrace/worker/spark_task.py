@@ -29,6 +29,11 @@ def known(facts: bytes) -> Iterator[None]:
         context_class._setTaskContext(None)
 
 
+def attempt_of(facts: bytes) -> int:
+    """Spark's id of the task attempt; 0 where Spark runs no task."""
+    return int(json.loads(facts.partition(b"\n")[0])["task_attempt"]) if facts else 0
+
+
 @functools.cache
 def _classes() -> tuple[Any, Any, Any]:
     """PySpark's, which the daemon has loaded already: an import statement takes its time all the same."""

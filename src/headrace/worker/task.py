@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import io
 import os
@@ -11,13 +10,12 @@ import pickle
 import socket
 import sys
 
-import pyarrow as pa
-
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
 from headrace.execute.partition_stream import PartitionStream
-from headrace.transport.frames import FrameWriter, receive_into
+from headrace.transport.frames import send_error
 from headrace.transport.protocol import PROTOCOL_VERSION
+from headrace.transport.receive import receive_partition, refuse
 from headrace.transport.serve import serve_partition
 from headrace.worker import logs, spark_task
 from headrace.worker.payload import PYTHON_VERSION, opened
@@ -36,9 +34,11 @@ def main(_infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
     sock = _connection(outfile)
     payloads = _Payloads()
     try:
-        for request in Requests(functools.partial(receive_into, sock)):
+        for request in Requests(sock):
             with spark_task.known(request.facts), logs.kept():
-                _serve(sock, request, payloads)
+                in_step = _serve(sock, request, payloads)
+            if not in_step:
+                break
             collect_garbage()
     except OSError:
         pass  # the reader is gone; nothing more can be said on this connection
@@ -84,18 +84,29 @@ def _mismatch(driver: str) -> TransportError:
     )
 
 
-def _serve(sock: socket.socket, request: Request, payloads: _Payloads) -> None:
+def _serve(sock: socket.socket, request: Request, payloads: _Payloads) -> bool:
+    """Whether the connection can serve another task: no frame of this one is left on it, in either direction."""
     try:
         if request.version != PROTOCOL_VERSION:
             raise TransportError(f"the connector speaks protocol {request.version}, this worker {PROTOCOL_VERSION}")
         pickled = payloads.pickled_task(request.payload)
         with request.stop.user_code():
-            stream = PartitionStream(pickle.loads(pickled), request.partition, request.stop, as_they_are=True)
+            task = pickle.loads(pickled)
+            stream = (
+                None if request.receives else PartitionStream(task, request.partition, request.stop, as_they_are=True)
+            )
     except BaseException as error:  # unpickling runs user code: a failing import, a __setstate__, sys.exit()
         failure = Failure.of(error, where="unpickling the plan in a worker", partition=request.partition)
-        FrameWriter(sock, pa.schema([]), request.nonce).error(failure.to_json())
-    else:
-        serve_partition(sock, request.nonce, stream)
+        if request.receives:
+            refuse(sock, failure, request.nonce)
+            return False
+        send_error(sock, failure.to_json(), request.nonce)
+        return True
+    if stream is None:
+        attempt = spark_task.attempt_of(request.facts)
+        return receive_partition(sock, request.nonce, task, request.partition, attempt, request.stop)
+    serve_partition(sock, request.nonce, stream)
+    return True
 
 
 def _connection(outfile: io.BufferedWriter) -> socket.socket:

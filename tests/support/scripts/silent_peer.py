@@ -88,7 +88,7 @@ def open_partition(address: dict[str, str]) -> socket.socket:
     """What an executor does, over TCP."""
     sock = socket.create_connection((address["host"], int(address["port"])), 10)
     greeting = sock.recv(CHALLENGE.size, socket.MSG_WAITALL)
-    claim = CLAIM.pack(MAGIC, base64.b64decode(address["ticket"]), 0, 0, NO_EXECUTION, 7, b"")[:-PROOF_BYTES]
+    claim = CLAIM.pack(MAGIC, base64.b64decode(address["ticket"]), 0, 0, 0, NO_EXECUTION, 7, b"")[:-PROOF_BYTES]
     sock.sendall(claim + proof(base64.b64decode(address["secret"]), greeting, claim))
     sock.settimeout(None)
     return sock

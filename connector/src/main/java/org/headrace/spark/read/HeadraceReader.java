@@ -25,10 +25,10 @@ import org.apache.spark.util.TaskFailureListener;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
-import org.headrace.spark.results.ResultSender;
 import org.headrace.spark.transport.FrameInput;
 import org.headrace.spark.transport.PartitionConnection;
 import org.headrace.spark.transport.PartitionOrigin;
+import org.headrace.spark.transport.PendingOutput;
 import org.headrace.spark.transport.Protocol;
 
 /**
@@ -61,13 +61,9 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     this.place = origin.place(partition);
     this.schema = schema;
     this.known = known;
-    try {
-      this.connection = origin.open(partition);
-    } catch (IOException e) {
-      throw HeadraceException.transport(place, "cannot open " + place + ": " + e);
-    }
+    this.connection = origin.open(partition);
     this.frames = connection.frames();
-    frames.beforeWaiting(ResultSender::sendPending);
+    frames.beforeWaiting(PendingOutput::send);
     this.allocator = childAllocator();
     TaskContext task = TaskContext.get();
     if (task != null) {

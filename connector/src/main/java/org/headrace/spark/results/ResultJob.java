@@ -19,6 +19,7 @@ import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
+import org.headrace.spark.send.BatchSender;
 import org.headrace.spark.transport.PartitionOrigin;
 import scala.Option;
 import scala.runtime.AbstractFunction0;
@@ -70,7 +71,7 @@ public final class ResultJob {
 
   /** The Arrow schema of a query's result, as an IPC message; called from Python before the query runs. */
   public static byte[] schema(Dataset<Row> query) {
-    return ResultSender.serialized(arrowSchema(query.schema()));
+    return BatchSender.serialized(arrowSchema(query.schema()));
   }
 
   /** The LIMIT on top of the query, or null; one below an adaptive plan, whose other stages are run for it first. */

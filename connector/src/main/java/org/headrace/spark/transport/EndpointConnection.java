@@ -46,10 +46,14 @@ final class EndpointConnection implements PartitionConnection {
   private final Place place;
   private final SocketChannel channel;
   private final Selector selector;
+  private final PeerChannel peer;
   private final FrameInput frames;
+  private final boolean sends;
 
-  private EndpointConnection(Place place, SocketChannel channel, byte[] certificate, long nonce) throws IOException {
+  private EndpointConnection(Place place, SocketChannel channel, byte[] certificate, long nonce, boolean sends)
+      throws IOException {
     this.place = place;
+    this.sends = sends;
     this.channel = channel;
     channel.setOption(StandardSocketOptions.SO_SNDBUF, SEND_BUFFER_BYTES);
     channel.configureBlocking(false);
@@ -57,28 +61,36 @@ final class EndpointConnection implements PartitionConnection {
     SelectionKey key = channel.register(selector, SelectionKey.OP_READ);
     boolean remote = !(channel.getRemoteAddress() instanceof UnixDomainSocketAddress);
     ByteChannel bytes = remote && certificate.length > 0 ? new TlsChannel(channel, certificate) : channel;
-    this.frames = new FrameInput(place, bytes, selector, key, nonce, () -> true);
+    this.peer = new PeerChannel(bytes, selector, key, () -> true);
+    this.frames = new FrameInput(place, peer, nonce);
     if (remote) {
-      frames.expectSignsOfLife();
+      peer.expectSignsOfLife();
     }
   }
 
   static EndpointConnection open(
-      Place place, String socketPath, String host, int port, byte[] secret, byte[] ticket, byte[] certificate)
+      Place place,
+      String socketPath,
+      String host,
+      int port,
+      byte[] secret,
+      byte[] ticket,
+      byte[] certificate,
+      boolean sends)
       throws IOException {
     SocketChannel channel = connect(place, socketPath, host, port);
     EndpointConnection connection = null;
     boolean open = false;
     try {
       long nonce = RANDOM.nextLong();
-      connection = new EndpointConnection(place, channel, certificate, nonce);
+      connection = new EndpointConnection(place, channel, certificate, nonce, sends);
       ByteBuffer greeting = ByteBuffer.allocate(Protocol.GREETING_BYTES).order(ByteOrder.LITTLE_ENDIAN);
-      connection.frames.readHandshake(greeting, CONNECT_MILLIS);
+      connection.peer.readWithin(greeting, CONNECT_MILLIS);
       check(place, greeting.getInt(0), greeting.getInt(4));
       byte[] claim = claim(greeting.array(), secret, ticket, place.partition(), nonce);
-      connection.frames.write(ByteBuffer.wrap(claim));
+      connection.peer.write(ByteBuffer.wrap(claim));
       ByteBuffer answer = ByteBuffer.allocate(Protocol.PROOF_BYTES);
-      connection.frames.readHandshake(answer, CONNECT_MILLIS);
+      connection.peer.readWithin(answer, CONNECT_MILLIS);
       if (!MessageDigest.isEqual(answer.array(), Protocol.answer(greeting.array(), secret, claim))) {
         throw HeadraceException.transport(
             place, "what listens at the address of the driver's Python process does not know this session's secret");
@@ -207,6 +219,7 @@ final class EndpointConnection implements PartitionConnection {
         ticket,
         partition,
         task == null ? 0 : task.attemptNumber(),
+        task == null ? 0 : task.taskAttemptId(),
         execution == null ? Protocol.NO_EXECUTION : Long.parseLong(execution),
         nonce).array();
   }
@@ -217,12 +230,28 @@ final class EndpointConnection implements PartitionConnection {
   }
 
   @Override
+  public boolean isQuiet() {
+    try {
+      return peer.isQuiet();
+    } catch (IOException e) {
+      return false; // the other side is gone
+    }
+  }
+
+  @Override
   public void finish() {
     close();
   }
 
   @Override
   public void abandon(String reason) {
+    if (sends) { // a reason would be in the midst of its frames
+      if (place.table() != null) { // who receives a result reads on by itself, and may have been told something
+        PeerChannel.resetWhenClosed(channel);
+      }
+      close();
+      return;
+    }
     try {
       byte[] words = reason.getBytes(StandardCharsets.UTF_8);
       int length = Math.min(words.length, Protocol.MAX_REASON_BYTES - 1);
@@ -237,6 +266,12 @@ final class EndpointConnection implements PartitionConnection {
   @Override
   public HeadraceException lost() {
     close();
+    if (place.table() == null) {
+      return HeadraceException.transport(
+          place,
+          "the driver's Python process reads no more of " + place
+              + " (its ResultStream was closed, or another attempt of this task sends it)");
+    }
     return HeadraceException.transport(
         place,
         "the driver's Python process broke off " + place + " before its end: it died, or its session context was"
@@ -245,7 +280,7 @@ final class EndpointConnection implements PartitionConnection {
 
   private void close() {
     try (SocketChannel c = channel; Selector s = selector) {
-      frames.cancel();
+      peer.cancel();
     } catch (IOException e) {
       // Closing a socket that is already broken: there is nothing left to release.
       return;

@@ -37,7 +37,7 @@ final class EndpointOrigin extends PartitionOrigin {
   }
 
   @Override
-  public PartitionConnection open(int partition) throws IOException {
-    return EndpointConnection.open(place(partition), socketPath, host, port, secret, ticket, certificate);
+  PartitionConnection connect(int partition, boolean sends) throws IOException {
+    return EndpointConnection.open(place(partition), socketPath, host, port, secret, ticket, certificate, sends);
   }
 }

@@ -1,76 +1,40 @@
 package org.headrace.spark.transport;
 
-import java.io.EOFException;
 import java.io.IOException;
-import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
-import java.nio.channels.ByteChannel;
-import java.nio.channels.CancelledKeyException;
-import java.nio.channels.ClosedSelectorException;
-import java.nio.channels.SelectionKey;
-import java.nio.channels.Selector;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
-import java.util.function.BooleanSupplier;
-import org.apache.spark.TaskContext;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
-import org.headrace.spark.Versions;
 
 /**
- * Reads frames from a non-blocking channel and can stop anywhere and be resumed for draining; executor JVM.
- *
- * <p>Non-blocking with a selector, because a blocking read that is interrupted closes its channel, and an open
- * channel is needed to stop the Python side gently. See docs/protocol.md for the format.
+ * The frames of a connection, one after the other: reads them, can stop anywhere and be resumed for draining, and begins
+ * those that this side sends; executor JVM. See docs/protocol.md for the format, {@link PeerChannel} for all waiting.
  */
 public final class FrameInput {
   private static final int DRAIN_BYTES = 256 << 10;
-  private static final int WRITE_BYTES = 256 << 10;
-  private static final int NOTHING = Integer.MIN_VALUE;
   private static final int MAX_ANSWER_BYTES = Integer.MAX_VALUE - 64;
 
-  /** How often a reader that waits looks whether the process at the other end is alive; changed by tests alone. */
-  static volatile long lookMillis = 1_000;
-
-  /** How long a frame that has begun may pause; changed by tests alone. */
-  static volatile long stallMillis = Protocol.STALL_SECONDS * 1000L;
-
   private final Place place;
-  private final ByteChannel channel;
-  private final Selector selector;
-  private final SelectionKey key;
+  private final PeerChannel channel;
   private final long nonce;
-  private final BooleanSupplier isAlive;
   private final ByteBuffer header =
       ByteBuffer.allocateDirect(Protocol.FRAME_HEADER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
   private int kind;
   private int firstLength;
   private long secondLength;
   private long pending;
-  private long bytesRead;
-  private long waitingNanos;
-  private Runnable beforeWaiting = () -> {};
   private boolean toldWhenRead;
   private boolean distrusted;
-  private boolean signsOfLife;
   private FrameSeal sending;
   private FrameSeal receiving;
-  private int said = NOTHING;
-  private volatile boolean cancelled;
 
-  /**
-   * {@code nonce} stands for this side's request: no frame without it is accepted. {@code isAlive} tells whether the
-   * process at the other end is: others may keep its connection open.
-   */
-  FrameInput(
-      Place place, ByteChannel channel, Selector selector, SelectionKey key, long nonce, BooleanSupplier isAlive) {
+  /** {@code nonce} stands for this side's request: no frame without it is accepted. */
+  FrameInput(Place place, PeerChannel channel, long nonce) {
     this.place = place;
     this.channel = channel;
-    this.selector = selector;
-    this.key = key;
     this.nonce = nonce;
-    this.isAlive = isAlive;
   }
 
   /** From now on frames have tags, both ways. */
@@ -106,6 +70,29 @@ public final class FrameInput {
     ByteBuffer answer = ByteBuffer.allocate((int) secondLength + tagBytes());
     read(answer);
     return StandardCharsets.UTF_8.decode(checked(answer.flip())).toString();
+  }
+
+  /**
+   * Waits for the message with which the other side answers a stream that it has received up to its end. Throws the error
+   * that it sent instead.
+   */
+  public byte[] awaitMessage() throws IOException {
+    header.clear().put(channel.awaitWord());
+    if (next(Protocol.SCHEMA, Protocol.MESSAGE) == Protocol.ERROR) {
+      throw error();
+    }
+    if (kind != Protocol.MESSAGE || firstLength > Protocol.MAX_MESSAGE_BYTES) {
+      throw distrust("a frame of kind " + kind + " and " + firstLength + " bytes instead of a message");
+    }
+    ByteBuffer message = readFirst();
+    byte[] bytes = new byte[message.remaining()];
+    message.get(bytes);
+    return bytes;
+  }
+
+  /** Whether the other side has begun to answer the stream that this one sends: before its end, only an error can come. */
+  public boolean isAnswered() throws IOException {
+    return channel.hasSpoken();
   }
 
   private int next(int least, int most) throws IOException {
@@ -149,6 +136,17 @@ public final class FrameInput {
     return kind;
   }
 
+  private void readFully(ByteBuffer target, boolean begun) throws IOException {
+    try {
+      channel.read(target, begun, toldWhenRead && target == header);
+    } catch (PeerChannel.StallException e) {
+      throw distrust(
+          String.format(
+              "a frame of kind %d stopped before its end: %d bytes are missing and none has come for %d ms",
+              kind, Math.max(pending, target.remaining()), PeerChannel.stallMillis));
+    }
+  }
+
   /** What came is not what Python's half sends: nothing that follows is believed. Returns what to throw. */
   public HeadraceException distrust(String why) {
     distrusted = true;
@@ -165,28 +163,15 @@ public final class FrameInput {
 
   /** Whether the other side can be asked again: its last frame was read, and nothing but it came. */
   boolean isReusable() throws IOException {
-    return !distrusted && pending == 0 && header.position() == 0 && isLast() && isQuiet();
-  }
-
-  /** Whether there is nothing to be read, not even the end of the connection. */
-  boolean isQuiet() throws IOException {
-    return channel.read(ByteBuffer.allocate(1)) == 0;
+    return !distrusted && pending == 0 && header.position() == 0 && isLast() && channel.isQuiet();
   }
 
   /** Waits until the connection is closed, by this side or the other, which has nothing more to say. */
   void awaitEnd() {
-    try {
-      key.interestOps(SelectionKey.OP_READ);
-      while (isQuiet()) {
-        selector.select();
-        selector.selectedKeys().clear();
-      }
-    } catch (IOException | CancelledKeyException | ClosedSelectorException e) {
-      return; // closed
-    }
+    channel.awaitEnd();
   }
 
-  /** The first part: IPC metadata, totals or an error's JSON. */
+  /** The first part: IPC metadata, totals, a message or an error's JSON. */
   public ByteBuffer readFirst() throws IOException {
     ByteBuffer first = ByteBuffer.allocate(firstLength + tagBytes()).order(ByteOrder.LITTLE_ENDIAN);
     read(first);
@@ -246,7 +231,7 @@ public final class FrameInput {
   }
 
   private boolean isLast() {
-    return kind == Protocol.END || kind == Protocol.ERROR;
+    return kind == Protocol.END || kind == Protocol.ERROR || kind == Protocol.MESSAGE;
   }
 
   /** A frame that this side sends, up to its second part. It has to be sent before the next one is made. */
@@ -257,131 +242,14 @@ public final class FrameInput {
     return start.put(header).put(first).put(tag).flip();
   }
 
-  /** Has to be called where the other side may vanish without a word, and says ALIVE while it takes nothing. */
-  void expectSignsOfLife() {
-    signsOfLife = true;
-  }
-
-  /** Writes all, however long the other side takes to read it, as long as it gives signs of life. */
+  /** Writes all of it, see {@link PeerChannel#write}. */
   public void write(ByteBuffer bytes) throws IOException {
-    if (!signsOfLife) {
-      write(bytes, 0);
-      return;
-    }
-    int end = bytes.limit();
-    long heard = System.nanoTime();
-    while (bytes.position() < end) {
-      bytes.limit(Math.min(end, bytes.position() + WRITE_BYTES));
-      if (channel.write(bytes) > 0 || hears()) {
-        heard = System.nanoTime();
-      } else {
-        awaitSign(SelectionKey.OP_WRITE, heard);
-      }
-    }
-  }
-
-  /** Takes in what was said meanwhile; true if any of it was a sign of life. What is none is kept for awaitReceipt. */
-  private boolean hears() throws IOException {
-    ByteBuffer one = ByteBuffer.allocate(1);
-    boolean heard = false;
-    while (said == NOTHING) {
-      int count = channel.read(one.clear());
-      if (count < 0) {
-        throw new EOFException();
-      }
-      if (count == 0) {
-        return heard;
-      }
-      heard = true;
-      if (one.get(0) != Protocol.ALIVE) {
-        said = one.get(0);
-      }
-    }
-    return heard;
-  }
-
-  private void awaitSign(int operation, long heard) throws IOException {
-    long left = Protocol.SILENCE_SECONDS * 1000L - (System.nanoTime() - heard) / 1_000_000;
-    if (left <= 0) {
-      throw new SilenceException();
-    }
-    await(said == NOTHING ? operation | SelectionKey.OP_READ : operation, left);
-  }
-
-  /** Writes to a side that has nothing else to do than to read it. */
-  void writeRequest(ByteBuffer bytes) throws IOException {
-    write(bytes, stallMillis);
-  }
-
-  /** Writes in slices: the JDK copies a heap buffer whole for every attempt, however little the socket takes. */
-  private void write(ByteBuffer bytes, long timeoutMillis) throws IOException {
-    int end = bytes.limit();
-    long quietSince = System.nanoTime();
-    while (bytes.position() < end) {
-      bytes.limit(Math.min(end, bytes.position() + WRITE_BYTES));
-      if (channel.write(bytes) > 0) {
-        quietSince = System.nanoTime();
-        continue;
-      }
-      long left = timeoutMillis == 0 ? 0 : timeoutMillis - (System.nanoTime() - quietSince) / 1_000_000;
-      if (left < 0 || timeoutMillis > 0 && left == 0) {
-        throw new IOException("the other side has read nothing for " + timeoutMillis + " ms");
-      }
-      await(SelectionKey.OP_WRITE, left);
-    }
+    channel.write(bytes);
   }
 
   /** Writes what can be written at once. */
   public void tryWrite(ByteBuffer bytes) throws IOException {
-    channel.write(bytes);
-  }
-
-  /** Reads handshake bytes, which come before any frame. */
-  void readHandshake(ByteBuffer target, long timeoutMillis) throws IOException {
-    long deadline = System.nanoTime() + timeoutMillis * 1_000_000;
-    while (target.hasRemaining()) {
-      int count = channel.read(target);
-      if (count < 0) {
-        throw new EOFException();
-      }
-      if (count == 0) {
-        long left = (deadline - System.nanoTime()) / 1_000_000;
-        if (left <= 0) {
-          throw new IOException("no answer to the handshake within " + timeoutMillis + " ms");
-        }
-        await(SelectionKey.OP_READ, left);
-      }
-    }
-  }
-
-  /**
-   * Waits for the one byte with which the other side says that it has received everything. Throws what it sent
-   * instead, if that is an error.
-   */
-  public void awaitReceipt() throws IOException {
-    long heard = System.nanoTime();
-    while (signsOfLife && said == NOTHING) {
-      if (hears()) {
-        heard = System.nanoTime();
-      } else {
-        awaitSign(SelectionKey.OP_READ, heard);
-      }
-    }
-    if (said == NOTHING) {
-      ByteBuffer first = ByteBuffer.allocate(1);
-      readFully(first, false);
-      said = first.get(0);
-    }
-    byte first = (byte) said;
-    said = NOTHING;
-    if (first == Protocol.RECEIPT) {
-      return;
-    }
-    header.clear().put(first);
-    if (next() != Protocol.ERROR) {
-      throw distrust("a frame of kind " + kind + " instead of a receipt");
-    }
-    throw error();
+    channel.tryWrite(bytes);
   }
 
   /** The ERROR frame whose header was just read, as an exception. */
@@ -391,114 +259,21 @@ public final class FrameInput {
     return received == null ? distrust("an error that cannot be read: " + failure) : received;
   }
 
+  /** Makes a thread that waits give up; any thread. */
+  public void cancel() {
+    channel.cancel();
+  }
+
   /** Sets what is to be done before waiting for the other side. */
   public void beforeWaiting(Runnable action) {
-    beforeWaiting = action;
-  }
-
-  /** Makes a reader that waits give up; any thread. */
-  public void cancel() {
-    cancelled = true;
-    selector.wakeup();
-  }
-
-  /** Lets {@link #drain} run after a cancel. */
-  void resume() {
-    cancelled = false;
+    channel.beforeWaiting(action);
   }
 
   public long bytesRead() {
-    return bytesRead;
+    return channel.bytesRead();
   }
 
   public long waitingNanos() {
-    return waitingNanos;
-  }
-
-  /** {@code begun}: it is part of a frame, whose other parts have come. */
-  private void readFully(ByteBuffer target, boolean begun) throws IOException {
-    long quietSince = 0;
-    while (target.hasRemaining()) {
-      int count = channel.read(target);
-      if (count < 0) {
-        throw new EOFException();
-      }
-      bytesRead += count;
-      if (count > 0) {
-        quietSince = 0;
-        continue;
-      }
-      beforeWaiting.run();
-      if (begun || target.position() > 0) {
-        long now = System.nanoTime();
-        quietSince = quietSince == 0 ? now : quietSince;
-        long left = stallMillis - (now - quietSince) / 1_000_000;
-        if (left <= 0) {
-          throw distrust(
-              String.format(
-                  "a frame of kind %d stopped before its end: %d bytes are missing and none has come for %d ms",
-                  kind, Math.max(pending, target.remaining()), stallMillis));
-        }
-        await(SelectionKey.OP_READ, left);
-      } else {
-        if (toldWhenRead && target == header) {
-          ask();
-        }
-        await(SelectionKey.OP_READ, 0);
-      }
-    }
-  }
-
-  private void ask() {
-    try {
-      channel.write(ByteBuffer.wrap(new byte[] {Protocol.ASKING}));
-    } catch (IOException e) {
-      // The other side has sent its last frame and closed, or broke off: reading on tells which.
-      return;
-    }
-  }
-
-  /**
-   * Returns when the channel may be ready or the time is up; 0 is no limit. Throws if the task was killed, and
-   * EOFException if the process at the other end has ended. What that wrote last is given another moment to arrive.
-   */
-  private void await(int operation, long timeoutMillis) throws IOException {
-    TaskContext task = TaskContext.get();
-    long untilKilled = task == null ? 0 : Versions.longestWaitMillis();
-    long look = untilKilled == 0 ? lookMillis : untilKilled;
-    long start = System.nanoTime();
-    long left = timeoutMillis;
-    boolean ended = false;
-    while (!select(operation, timeoutMillis == 0 ? look : Math.min(look, left), task)) {
-      left = timeoutMillis - (System.nanoTime() - start) / 1_000_000;
-      if (timeoutMillis > 0 && left <= 0) {
-        return;
-      }
-      if (ended) {
-        throw new EOFException();
-      }
-      ended = !isAlive.getAsBoolean();
-    }
-  }
-
-  private boolean select(int operation, long timeoutMillis, TaskContext task) throws IOException {
-    long start = System.nanoTime();
-    boolean ready;
-    try {
-      key.interestOps(operation);
-      ready = selector.select(timeoutMillis) > 0;
-      selector.selectedKeys().clear();
-    } catch (ClosedSelectorException | java.nio.channels.CancelledKeyException e) {
-      throw new EOFException();
-    } finally {
-      waitingNanos += System.nanoTime() - start;
-    }
-    if (task != null) {
-      task.killTaskIfInterrupted();
-    }
-    if (cancelled || Thread.currentThread().isInterrupted()) {
-      throw new InterruptedIOException("the task was cancelled while it waited for the provider");
-    }
-    return ready;
+    return channel.waitingNanos();
   }
 }

@@ -3,10 +3,11 @@ package org.headrace.spark.transport;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.Serializable;
+import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
 import org.headrace.spark.planner.Words;
 
-/** Where a scan's partitions are produced; immutable data, sent to executors once per stage. */
+/** Where partitions are produced or received; immutable data, sent to executors once per stage. */
 public abstract class PartitionOrigin implements Serializable {
   private static final long serialVersionUID = 1L;
   private final String table;
@@ -37,6 +38,24 @@ public abstract class PartitionOrigin implements Serializable {
     return this == other;
   }
 
-  /** Opens a partition; executor JVM, once per task attempt. */
-  public abstract PartitionConnection open(int partition) throws IOException;
+  /** Opens a partition to read it; executor JVM, once per task attempt. */
+  public final PartitionConnection open(int partition) {
+    return connected(partition, false);
+  }
+
+  /** Opens a partition to send it; executor JVM, once per task attempt. */
+  public final PartitionConnection openToSend(int partition) {
+    return connected(partition, true);
+  }
+
+  private PartitionConnection connected(int partition, boolean sends) {
+    try {
+      return connect(partition, sends);
+    } catch (IOException e) {
+      throw HeadraceException.transport(place(partition), "cannot open " + place(partition) + ": " + e);
+    }
+  }
+
+  /** {@code sends}: this side sends the frames. */
+  abstract PartitionConnection connect(int partition, boolean sends) throws IOException;
 }

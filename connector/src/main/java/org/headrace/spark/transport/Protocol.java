@@ -14,7 +14,7 @@ import javax.crypto.spec.SecretKeySpec;
  * connector/protocol/golden.json: the numbers by their names, the messages byte by byte.
  */
 public final class Protocol {
-  public static final int PROTOCOL_VERSION = 5;
+  public static final int PROTOCOL_VERSION = 6;
   public static final int PLANNER_VERSION = 2;
 
   public static final int SCHEMA = 1;
@@ -24,10 +24,12 @@ public final class Protocol {
   public static final int DICTIONARY = 5;
   public static final int QUESTION = 6;
   public static final int ANSWER = 7;
+  public static final int MESSAGE = 8;
   public static final int FRAME_HEADER_BYTES = 24;
   public static final int TOTALS_BYTES = 16;
   public static final int TOLD_WHEN_READ = 1;
   public static final int MAX_FIRST_BYTES = 16 << 20;
+  public static final int MAX_MESSAGE_BYTES = 1 << 20;
   public static final long MAX_SECOND_BYTES = 2L << 30;
   public static final int SPLIT_BYTES = 64 << 20;
   public static final int STALL_SECONDS = 60;
@@ -35,7 +37,6 @@ public final class Protocol {
   public static final byte ASKING = 0;
   public static final byte LEAVING = 1;
   public static final int MAX_REASON_BYTES = 1024;
-  public static final byte RECEIPT = 1;
   public static final byte ALIVE = 0;
   public static final int ALIVE_SECONDS = 5;
   public static final int SILENCE_SECONDS = 25;
@@ -50,6 +51,8 @@ public final class Protocol {
   public static final int CONNECT_SECONDS = 10;
 
   public static final int TASK_MAGIC = 0x54524448; // "HDRT"
+  public static final int SENDS = 0;
+  public static final int RECEIVES = 1;
 
   public static final int TAG_BYTES = 16;
   public static final int FROM_ENDPOINT = 0x45524448; // "HDRE"
@@ -72,17 +75,24 @@ public final class Protocol {
   }
 
   /** What a worker is asked: what it may know of its task, as JSON, and the pickled task are part of it. */
-  static ByteBuffer request(long nonce, int partition, byte[] facts, byte[] task) {
-    ByteBuffer request = buffer(28 + facts.length + task.length);
-    request.putInt(TASK_MAGIC).putInt(PROTOCOL_VERSION).putLong(nonce).putInt(partition);
+  static ByteBuffer request(long nonce, int partition, int direction, byte[] facts, byte[] task) {
+    ByteBuffer request = buffer(32 + facts.length + task.length);
+    request.putInt(TASK_MAGIC).putInt(PROTOCOL_VERSION).putLong(nonce).putInt(partition).putInt(direction);
     return request.putInt(facts.length).putInt(task.length).put(facts).put(task).flip();
   }
 
   /** The answer to the endpoint's greeting: what is wanted, and the proof of the session's secret. */
   static ByteBuffer claim(
-      byte[] greeting, byte[] secret, byte[] ticket, int partition, int attempt, long execution, long nonce) {
-    ByteBuffer claim = buffer(4 + TICKET_BYTES + 24 + PROOF_BYTES);
-    claim.putInt(MAGIC).put(ticket).putInt(partition).putInt(attempt).putLong(execution).putLong(nonce);
+      byte[] greeting,
+      byte[] secret,
+      byte[] ticket,
+      int partition,
+      int attempt,
+      long task,
+      long execution,
+      long nonce) {
+    ByteBuffer claim = buffer(4 + TICKET_BYTES + 32 + PROOF_BYTES);
+    claim.putInt(MAGIC).put(ticket).putInt(partition).putInt(attempt).putLong(task).putLong(execution).putLong(nonce);
     byte[] unproven = Arrays.copyOf(claim.array(), claim.position());
     return claim.put(hmac(secret, greeting, unproven)).flip();
   }

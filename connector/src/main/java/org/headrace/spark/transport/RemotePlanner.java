@@ -64,7 +64,7 @@ public final class RemotePlanner implements Planner {
 
   private PartitionConnection connection() {
     for (PartitionConnection waiting = idle.poll(); waiting != null; waiting = idle.poll()) {
-      if (isQuiet(waiting)) {
+      if (waiting.isQuiet()) {
         return waiting;
       }
       waiting.finish();
@@ -80,7 +80,7 @@ public final class RemotePlanner implements Planner {
   private PartitionConnection open(PartitionOrigin origin) {
     try {
       return origin.open(0);
-    } catch (IOException | HeadraceException e) {
+    } catch (HeadraceException e) {
       throw HeadraceException.transport(
           null,
           String.format(
@@ -89,14 +89,6 @@ public final class RemotePlanner implements Planner {
                   + " address of it that server and executors can reach, or do without one, with"
                   + " SessionContext(spark, planning=\"server\") or hr.as_data_source(provider, name)",
               address.path("host").asText(), address.path("port").asInt(), e.getMessage()));
-    }
-  }
-
-  private static boolean isQuiet(PartitionConnection connection) {
-    try {
-      return connection.frames().isQuiet();
-    } catch (IOException e) {
-      return false; // the other side is gone
     }
   }
 

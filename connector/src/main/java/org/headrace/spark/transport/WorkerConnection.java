@@ -14,12 +14,15 @@ import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
 
 /**
- * A partition produced by one of Spark's Python workers; executor JVM.
+ * A partition produced or received by one of Spark's Python workers; executor JVM.
  *
  * <p>After the request the JVM writes nothing more, or STOP where it does not read the stream to its end. A stopped
  * worker closes the user's generator, ends its stream and goes back to the pool like any other; one that does not
  * manage that in time is killed. So is one that sent anything but the answer to its request: code of
  * the user's can write to the connection, and what one task left behind must not be read by another.
+ *
+ * <p>A worker that receives goes back to the pool only after its message. To be stopped before that it finds its
+ * connection closed, which may have been in the midst of a frame, and ends; in time, or it is killed.
  */
 final class WorkerConnection implements PartitionConnection {
   private static final int MAX_WORKERS = 100;
@@ -39,25 +42,31 @@ final class WorkerConnection implements PartitionConnection {
   private final Place place;
   private final WorkerPool pool;
   private final WorkerPool.Worker worker;
+  private final PeerChannel peer;
   private final FrameInput frames;
+  private final boolean sends;
   private final AtomicBoolean left = new AtomicBoolean(); // to Spark's pool, or to its end
 
-  WorkerConnection(Place place, WorkerPool pool, WorkerPool.Worker worker, long nonce) {
+  WorkerConnection(Place place, WorkerPool pool, WorkerPool.Worker worker, long nonce, boolean sends) {
     this.place = place;
     this.pool = pool;
     this.worker = worker;
+    this.sends = sends;
     PythonWorker connection = worker.connection();
-    this.frames =
-        new FrameInput(
-            place, connection.channel(), connection.selector(), connection.selectionKey(), nonce, worker::isAlive);
+    this.peer =
+        new PeerChannel(connection.channel(), connection.selector(), connection.selectionKey(), worker::isAlive);
+    this.frames = new FrameInput(place, peer, nonce);
   }
 
-  static WorkerConnection open(Place place, WorkerPool pool, byte[] facts, byte[] task) throws IOException {
+  static WorkerConnection open(Place place, WorkerPool pool, byte[] facts, byte[] task, boolean sends)
+      throws IOException {
     long nonce = ThreadLocalRandom.current().nextLong();
-    WorkerConnection connection = quietWorker(place, pool, nonce);
+    WorkerConnection connection = quietWorker(place, pool, nonce, sends);
     boolean asked = false;
     try {
-      connection.frames.writeRequest(Protocol.request(nonce, place.partition(), facts, task));
+      int direction = sends ? Protocol.RECEIVES : Protocol.SENDS; // the worker's
+      ByteBuffer request = Protocol.request(nonce, place.partition(), direction, facts, task);
+      connection.peer.writeWithin(request, PeerChannel.stallMillis);
       asked = true;
     } catch (EOFException e) {
       throw connection.lost();
@@ -70,9 +79,10 @@ final class WorkerConnection implements PartitionConnection {
   }
 
   /** A worker from the pool, or a new one. Those that said something while they were idle, or died, are done with. */
-  private static WorkerConnection quietWorker(Place place, WorkerPool pool, long nonce) throws IOException {
+  private static WorkerConnection quietWorker(Place place, WorkerPool pool, long nonce, boolean sends)
+      throws IOException {
     for (int attempt = 0; attempt < MAX_WORKERS; attempt++) {
-      WorkerConnection connection = new WorkerConnection(place, pool, pool.take(), nonce);
+      WorkerConnection connection = new WorkerConnection(place, pool, pool.take(), nonce, sends);
       if (connection.isQuiet()) {
         return connection;
       }
@@ -81,9 +91,10 @@ final class WorkerConnection implements PartitionConnection {
     throw new IOException(MAX_WORKERS + " Python workers in a row died or wrote something before they were asked");
   }
 
-  private boolean isQuiet() {
+  @Override
+  public boolean isQuiet() {
     try {
-      return frames.isQuiet();
+      return peer.isQuiet();
     } catch (IOException e) {
       return false; // its connection is broken
     }
@@ -121,13 +132,19 @@ final class WorkerConnection implements PartitionConnection {
       destroy();
       return;
     }
-    frames.cancel();
+    if (sends) {
+      PeerChannel.resetWhenClosed(worker.connection().channel());
+      worker.connection().stop();
+      CompletableFuture.delayedExecutor(graceMillis, TimeUnit.MILLISECONDS, REAPERS).execute(this::destroy);
+      return;
+    }
+    peer.cancel();
     CompletableFuture.delayedExecutor(graceMillis, TimeUnit.MILLISECONDS, REAPERS).execute(this::destroy);
     REAPERS.execute(
         () -> {
           try {
-            frames.resume();
-            frames.write(ByteBuffer.wrap(new byte[] {Protocol.STOP}));
+            peer.resume();
+            peer.write(ByteBuffer.wrap(new byte[] {Protocol.STOP}));
             frames.drain();
             finish();
           } catch (IOException | RuntimeException e) {
@@ -143,10 +160,10 @@ final class WorkerConnection implements PartitionConnection {
     return HeadraceException.transport(
         place,
         String.format(
-            "the Python worker died while it produced %s. It was killed or it crashed; the usual causes are running out of"
-                + " memory (yield smaller batches, or give the executor more memory overhead) and native code that"
-                + " segfaults. Its standard error is in the executor's log.",
-            place));
+            "the Python worker died while it %s %s. It was killed or it crashed; the usual causes are running out of"
+                + " memory (%sgive the executor more memory overhead) and native code that segfaults. Its standard error"
+                + " is in the executor's log.",
+            sends ? "received" : "produced", place, sends ? "" : "yield smaller batches, or "));
   }
 
   private void release() {

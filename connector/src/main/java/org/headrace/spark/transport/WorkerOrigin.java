@@ -46,12 +46,13 @@ final class WorkerOrigin extends PartitionOrigin {
   }
 
   @Override
-  public PartitionConnection open(int partition) throws IOException {
+  PartitionConnection connect(int partition, boolean sends) throws IOException {
     WorkerPool workers = pool;
     if (workers == null) {
       pool = workers = workers();
     }
-    return WorkerConnection.open(place(partition), workers, TaskFacts.json(archive().getParent()), pickledTask);
+    byte[] facts = TaskFacts.json(archive().getParent());
+    return WorkerConnection.open(place(partition), workers, facts, pickledTask, sends);
   }
 
   /** The package, beside the other files that were added: by all, or by the client of a Spark Connect session. */

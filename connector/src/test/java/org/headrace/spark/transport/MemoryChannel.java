@@ -28,7 +28,7 @@ final class MemoryChannel implements ByteChannel {
   }
 
   FrameInput frames(long nonce) {
-    return new FrameInput(PLACE, this, null, null, nonce, () -> true);
+    return new FrameInput(PLACE, new PeerChannel(this, null, null, () -> true), nonce);
   }
 
   /** The connector's own reader over {@code bytes}. */
@@ -40,7 +40,7 @@ final class MemoryChannel implements ByteChannel {
     PartitionOrigin origin =
         new PartitionOrigin("checked") {
           @Override
-          public PartitionConnection open(int partition) {
+          PartitionConnection connect(int partition, boolean sends) {
             return new Connection(frames);
           }
         };
@@ -75,6 +75,11 @@ final class MemoryChannel implements ByteChannel {
   public void close() {}
 
   private record Connection(FrameInput frames) implements PartitionConnection {
+    @Override
+    public boolean isQuiet() {
+      return false;
+    }
+
     @Override
     public void finish() {}
 

@@ -28,7 +28,7 @@ public final class ProtocolCheck {
   private static final HexFormat HEX = HexFormat.of();
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Set<String> KINDS =
-      Set.of("SCHEMA", "BATCH", "END", "ERROR", "DICTIONARY", "QUESTION", "ANSWER");
+      Set.of("SCHEMA", "BATCH", "END", "ERROR", "DICTIONARY", "QUESTION", "ANSWER", "MESSAGE");
 
   private ProtocolCheck() {}
 
@@ -90,6 +90,12 @@ public final class ProtocolCheck {
         JsonNode record = JSON.readTree(input.error().failure());
         check(record.equals(JSON.readTree(fields.get("json").asText())), name + " has another record: " + record);
       }
+      case "frame MESSAGE" -> checkMessageFrame(name, fields, MemoryChannel.frames(golden, nonce));
+      case "sealed message" -> {
+        FrameInput frames = MemoryChannel.frames(golden, nonce);
+        frames.seal(null, new FrameSeal(bytes(fields, "key")));
+        checkMessageFrame(name, fields, frames);
+      }
       case "frame QUESTION" -> {
         byte[] first = (fields.get("operation").asText() + "\n").getBytes(StandardCharsets.UTF_8);
         byte[] second = fields.get("question").asText().getBytes(StandardCharsets.UTF_8);
@@ -116,6 +122,7 @@ public final class ProtocolCheck {
                 bytes(fields, "ticket"),
                 fields.get("partition").asInt(),
                 fields.get("attempt").asInt(),
+                fields.get("task").asLong(),
                 fields.get("execution").asLong(),
                 nonce);
         same(name, claim, golden);
@@ -126,12 +133,13 @@ public final class ProtocolCheck {
               ByteBuffer.wrap(
                   Protocol.answer(bytes(fields, "challenge"), bytes(fields, "secret"), bytes(fields, "claim"))),
               golden);
-      case "request" ->
+      case "request", "request to receive" ->
           same(
               name,
               Protocol.request(
                   nonce,
                   fields.get("partition").asInt(),
+                  fields.get("direction").asInt(),
                   fields.get("facts").asText().getBytes(StandardCharsets.UTF_8),
                   bytes(fields, "task")),
               golden);
@@ -177,6 +185,11 @@ public final class ProtocolCheck {
       }
       default -> throw new AssertionError("nothing checks the message '" + name + "'");
     }
+  }
+
+  private static void checkMessageFrame(String name, JsonNode fields, FrameInput frames) throws IOException {
+    String message = new String(frames.awaitMessage(), StandardCharsets.UTF_8);
+    check(message.equals(fields.get("message").asText()), name + " is read as " + message);
   }
 
   private static void refusesAnotherNonce(String name, byte[] golden, long nonce) throws IOException {

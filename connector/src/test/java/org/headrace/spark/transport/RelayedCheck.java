@@ -67,7 +67,7 @@ public final class RelayedCheck {
 
   /** The golden stream, as a result. */
   private static void send(JsonNode address, byte[] stream) throws IOException {
-    PartitionConnection connection = PartitionOrigin.ofAddress(address).open(0);
+    PartitionConnection connection = PartitionOrigin.ofAddress(address).openToSend(0);
     try {
       FrameOutput out = new FrameOutput(connection.frames());
       ByteBuffer rest = ByteBuffer.wrap(stream).order(java.nio.ByteOrder.LITTLE_ENDIAN);
@@ -81,7 +81,7 @@ public final class RelayedCheck {
         out.flush();
         rest.position(body + second);
       }
-      connection.frames().awaitReceipt();
+      connection.frames().awaitMessage();
     } finally {
       connection.finish();
     }

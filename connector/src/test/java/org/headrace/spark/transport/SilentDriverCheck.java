@@ -10,7 +10,7 @@ public final class SilentDriverCheck {
 
   /** Arguments: "read" or "send", and the endpoint's address as JSON. */
   public static void main(String[] args) throws Exception {
-    PartitionConnection connection = PartitionOrigin.ofAddress(Planners.JSON.readTree(args[1])).open(0);
+    PartitionConnection connection = PartitionOrigin.ofAddress(Planners.JSON.readTree(args[1])).openToSend(0);
     say("reading");
     try {
       if (args[0].equals("read")) {

@@ -59,8 +59,8 @@ public final class WorkerConnectionCheck {
   private WorkerConnectionCheck() {}
 
   public static void main(String[] args) throws Exception {
-    FrameInput.lookMillis = LOOK_MILLIS;
-    FrameInput.stallMillis = STALL_MILLIS;
+    PeerChannel.lookMillis = LOOK_MILLIS;
+    PeerChannel.stallMillis = STALL_MILLIS;
     WorkerConnection.graceMillis = GRACE_MILLIS;
     JsonNode golden = new ObjectMapper().readTree(Files.readString(Path.of(args[0])));
     stream = FrameFuzz.stream(golden, "stream of columns as they are");
@@ -154,8 +154,8 @@ public final class WorkerConnectionCheck {
     PartitionOrigin origin =
         new PartitionOrigin("checked") {
           @Override
-          public PartitionConnection open(int partition) {
-            return new WorkerConnection(PLACE, POOL, worker, nonce);
+          PartitionConnection connect(int partition, boolean sends) {
+            return new WorkerConnection(PLACE, POOL, worker, nonce, sends);
           }
         };
     HeadraceReaderFactory factory = new HeadraceReaderFactory(null, origin, FrameFuzz.AS_THEY_ARE, false);

@@ -28,8 +28,8 @@ from places import ROOT, SUPPORT
 def test_given_filter_is_asked_about_and_shown() -> None:
     odd = hr.Comparison(">", hr.Column("weight"), hr.Literal(12, pa.int64()))
     report = check_provider(bad.WrongExact(), filters=[odd], samples=1)
-    assert "answered EXACT for `weight > 12` but returned 1 row that does not match: {'city': 'bonn'" in str(report)
-    assert "'weight': 12," in str(report)
+    expected = "answered EXACT for `weight > 12`, but partition 0 has 1 row for which it is not true: {'weight': 12}"
+    assert expected in str(report)
 
 
 def trusting(wanted: Callable[[hr.Expr], bool]) -> hr.TableProvider:
@@ -71,7 +71,8 @@ def test_generated_filters_with_functions_catch_who_does_not_apply_them(name: st
 
     report = check_provider(trusting(called), samples=1)
     assert not report.ok
-    assert f"answered EXACT for `{name}(" in str(report)
+    shown = {"CASE_WHEN": "CASE WHEN ", "%": r"a % 2 "}.get(name, rf"{name}\(")
+    assert re.search(f"answered EXACT for `{shown}", str(report))
 
 
 @pytest.mark.parametrize("expr", [hr.IsNull(hr.Column("nope")), hr.Column("weight")], ids=repr)
@@ -179,10 +180,14 @@ def test_list_of_batches_is_noted_as_not_lazy() -> None:
 def test_report_of_a_broken_provider_reads_well_and_raises() -> None:
     report = check_provider(bad.LastPartitionFails())
     lines = str(report).splitlines()
-    assert lines[0] == "LastPartitionFails: 1 promise broken, 14 not checked (2 scans, 0 rows)"
-    assert lines[3] == "  broken     execute"
-    assert lines[4].startswith("      error: OwnPlan.execute(2) raised ConnectionError: shard 2 is down")
-    assert "      unchecked: to be checked when this is mended: execute" in lines
+    assert lines[0] == "LastPartitionFails: 1 promise broken, 2 kept, 14 unchecked (2 scans, 0 rows)"
+    assert lines[1] == "  broken       execute"
+    assert lines[2].startswith(
+        "      error: OwnPlan.execute(2) raised ConnectionError: shard 2 is down (bad_providers.py:"
+    )
+    assert lines[3] == "  kept         schema, planning"
+    assert lines[4].startswith("  unchecked    batches, fresh scans, ")
+    assert lines[6:] == ["      unchecked: to be checked when this is mended: execute"]
     with pytest.raises(BrokenPromise) as raised:
         report.raise_if_failed()
     assert isinstance(raised.value, AssertionError)
@@ -194,8 +199,9 @@ def test_report_of_a_broken_provider_reads_well_and_raises() -> None:
 @pytest.mark.daily
 def test_many_errors_of_one_kind_are_counted_not_listed() -> None:
     report = check_provider(bad.with_some_columns(bad.ExactKeepsNulls)())
-    assert len(report.about(Promise.FILTERS).of(Severity.ERROR)) == 5
+    assert len(report.about(Promise.FILTERS).of(Severity.ERROR)) == 3
     assert re.search(r"note: \d+ more errors like these", str(report))
+    assert len(str(report).splitlines()) < 12
 
 
 @pytest.mark.parametrize("nothing", [None, "table", hr.MemTable], ids=repr)
@@ -238,8 +244,10 @@ def test_provider_tests_give_a_test_per_promise(tmp_path: Path) -> None:
             assert made == [1]
         """,
     )
+    not_offered = {Promise.TOP_N, Promise.AGGREGATES, Promise.JOINS, Promise.RUNTIME_FILTERS}
     for promise in Promise:
-        assert f"test_mine.py::test_honest[{promise}] PASSED" in out
+        outcome = "SKIPPED (HonestT" if promise in not_offered else "PASSED"
+        assert f"test_mine.py::test_honest[{promise}] {outcome}" in out
     assert "test_mine.py::test_wrong[filters] FAILED" in out
     assert "test_mine.py::test_wrong[schema] PASSED" in out
     assert "test_mine.py::test_failing[execute] FAILED" in out
@@ -264,6 +272,8 @@ def test_documented_code_runs_and_finds_what_it_says(capsys: pytest.CaptureFixtu
     (shown,) = re.findall(r"^```text\n(.*?)^```", document, re.DOTALL | re.MULTILINE)
     for line in shown.splitlines():
         assert line.rstrip(".") in out
-    for promise in Promise:
+    for promise in (Promise.SCHEMA, Promise.FILTERS, Promise.AGGREGATES):
         namespace["test_temperatures"](promise)
+    with pytest.raises(pytest.skip.Exception, match="MemTable does not offer this"):
+        namespace["test_temperatures"](Promise.JOINS)
     namespace["test_temperatures_keep_their_promises"](tmp_path)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import inspect
 import re
 import subprocess
 import sys
+import sysconfig
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
@@ -18,8 +20,10 @@ import pytest
 
 import bad_providers as bad
 import headrace as hr
+import headrace.testing
 from checking import NUMBERED, check_provider, errors
 from headrace.testing import BrokenPromise, Promise, Severity
+from headrace.testing.user_lines import user_line
 from places import ROOT, SUPPORT
 
 # Filters that are given, and generated ones with functions
@@ -194,6 +198,62 @@ def test_report_of_a_broken_provider_reads_well_and_raises() -> None:
     assert str(raised.value) == str(report)
     assert raised.value.report is report
     check_provider(hr.MemTable(NUMBERED), samples=1).raise_if_failed()
+
+
+def test_report_of_a_provider_that_promises_little_says_what_it_does_not_offer() -> None:
+    report = check_provider(hr.SimpleTable(NUMBERED.schema, lambda: iter(NUMBERED.to_batches())))
+    assert str(report).splitlines() == [
+        f"SimpleTable: 9 promises kept, 8 not offered ({report.scans} scans, 4 rows)",
+        "  kept         schema, planning, execute, batches, fresh scans, projection, limit, pickling, early stop",
+        "  not offered  filters, top-n, aggregates, joins, runtime filters, partitioning, ordering, statistics",
+    ]
+    assert report.outcome(Promise.FILTERS) == "not offered"
+    assert report.outcome(Promise.LIMIT) == "kept"
+    assert report.about(Promise.FILTERS).summary().startswith("SimpleTable: 1 promise not offered (")
+
+
+def test_report_of_one_broken_promise_is_a_few_lines_and_shows_each_row_once() -> None:
+    lines = str(check_provider(bad.without_filters(bad.LyingKeys)(), samples=1)).splitlines()
+    assert lines[1] == "  broken       partitioning"
+    expected = "states that partition 1 holds the rows with {'city': 'ulm'}, but it has 6 other rows: {'city': 'kiel'}"
+    assert lines[2] == f"      error: {expected}"
+    assert len(lines) < 12
+
+
+def test_error_of_a_library_is_placed_at_the_line_of_the_user_that_called_it() -> None:
+    class CallsPyarrow(hr.MemTable):
+        def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+            NUMBERED.select(["nope"])
+            return super().scan(request)
+
+    (error,) = errors(check_provider(CallsPyarrow(NUMBERED)))
+    line = inspect.getsourcelines(CallsPyarrow.scan)[1] + 1
+    assert error.message.endswith(f"(test_check_findings.py:{line})"), error.message
+
+
+def test_file_that_a_library_opened_is_placed_at_the_line_of_the_user_that_called_it(tmp_path: Path) -> None:
+    (tmp_path / "rows").touch()
+
+    class ReadsText(hr.MemTable):
+        def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+            (tmp_path / "rows").read_text()
+            return super().scan(request)
+
+    (error,) = errors(check_provider(ReadsText(NUMBERED), samples=1))
+    line = inspect.getsourcelines(ReadsText.scan)[1] + 1
+    assert f"(test_check_findings.py:{line}); planning does no I/O" in error.message
+
+
+INSTALLED = f"{sysconfig.get_paths()['purelib']}/their_tables/table.py"
+
+
+def test_user_line_of_an_installed_provider_is_that_of_its_own_method() -> None:
+    library = f"{sysconfig.get_paths()['purelib']}/pyarrow/compute.py"
+    kit = str(Path(headrace.testing.__file__).parent / "probe.py")
+    frames = [("pyarrow/table.pxi", 7), (library, 3), (INSTALLED, 12), (kit, 80), ("/home/me/test_tables.py", 5)]
+    assert user_line(frames) == " (table.py:12)"
+    assert user_line([(kit, 80), ("/home/me/test_tables.py", 5)]) == ""
+    assert user_line([(library, 3), ("/home/me/mine.py", 4), (INSTALLED, 12), (kit, 80)]) == " (mine.py:4)"
 
 
 @pytest.mark.daily

@@ -16,6 +16,7 @@ from headrace.negotiate.catalogs import CachedCatalog, HeldTables, table_of
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.provider import JoiningProvider, TableProvider
 from headrace.spark.predicates import decode
+from headrace.tables.wrapping import innermost
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -138,7 +139,7 @@ def _described(table: RegisteredTable) -> dict[str, Any]:
         "name": table.name,
         "table": table.id,
         "schema": spark_schema(table.wire_schema, table.schema),
-        "joins": isinstance(table.provider, JoiningProvider),
+        "joins": isinstance(innermost(table.provider), JoiningProvider),
     }
 
 

@@ -18,6 +18,7 @@ from headrace.expr.nodes import And, Column, Comparison, Expr
 from headrace.negotiate.joins import Columns, OfferedJoin
 from headrace.negotiate.negotiation import Negotiation
 from headrace.provider import JoiningProvider, JoinType, for_scan
+from headrace.tables.wrapping import innermost
 from headrace.testing.generated import comparable_columns
 from headrace.testing.probe import CheckStopped, Probe, clipped
 from headrace.testing.report import Promise, Severity
@@ -42,7 +43,7 @@ class _Trial:
 
 def check_joins(probe: Probe, truth: Truth, all_exact: Sequence[_Filters], rng: Random, samples: int) -> None:
     """Offer joins of the table with itself, on equal columns, plain and with EXACT filters below."""
-    if not isinstance(for_scan(probe.table.provider), JoiningProvider):
+    if not isinstance(innermost(for_scan(probe.table.provider)), JoiningProvider):
         return
     if not truth.complete:
         note_cut_short(probe, Promise.JOINS, "joins were not checked")

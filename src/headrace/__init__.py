@@ -50,7 +50,16 @@ from headrace.plan import (
     Statistics,
     UnknownPartitioning,
 )
-from headrace.provider import AggregatePushdown, FilterPushdown, Pushdown, TableProvider, pushdown_exact_where_possible
+from headrace.provider import (
+    AggregatePushdown,
+    FilterPushdown,
+    Join,
+    JoiningProvider,
+    JoinSide,
+    Pushdown,
+    TableProvider,
+    pushdown_exact_where_possible,
+)
 from headrace.pruning.container_stats import ColumnStats, ContainerStats
 from headrace.pruning.guarantee import Bound, Guarantee
 from headrace.pruning.predicate import PruningPredicate, guarantees
@@ -113,6 +122,9 @@ __all__ = [
     "InList",
     "Interruptible",
     "IsNull",
+    "Join",
+    "JoinSide",
+    "JoiningProvider",
     "KeyPartitioning",
     "ListingTable",
     "Literal",

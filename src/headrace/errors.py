@@ -70,7 +70,7 @@ class SchemaMismatchError(HeadraceError):
 class BrokenPromiseError(HeadraceError):
     """A table registered with ``verify`` yielded rows that break a promise of its provider's.
 
-    ``promise`` is "filters", "partitioning" or "ordering".
+    ``promise`` is "filters", "partitioning", "ordering" or "top-n".
     """
 
     def __init__(self, promise: str, message: str) -> None:

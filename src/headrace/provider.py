@@ -127,7 +127,7 @@ class NestedLiterals(TableProvider):
 class JoinSide:
     """One side of a join: the rows of ``table`` that pass ``filters``, all of which it answered EXACT.
 
-    ``columns``: the needed ones, each with its name among the joined rows.
+    ``columns``: pairs of a column that is needed and its name among the joined rows.
     """
 
     table: TableProvider
@@ -142,8 +142,8 @@ JoinType = Literal["inner", "left", "right"]
 class Join:
     """A join of two tables.
 
-    ``schema`` is that of the joined rows: left columns, then right; ``condition`` has its names. ``how``: "left" and
-    "right" are the outer joins that keep each row of that side.
+    ``how``: "inner", or "left" or "right" for the outer joins that keep each row of that side. ``schema`` is that of
+    the joined rows: the left columns, then the right ones, all nullable. ``condition`` has the names of ``schema``.
     """
 
     how: JoinType
@@ -154,17 +154,21 @@ class Join:
 
 
 class JoiningProvider(TableProvider):
-    """A provider that may be able to join its rows with another table's, as a database can with two of its own.
+    """A provider that can join its rows with those of another table, as a database can join two of its own tables.
 
-    Spark asks only where ``spark.sql.optimizer.datasourceV2JoinPushdown`` is on, from 4.1.
+    Spark offers joins from 4.1 on, and only where ``spark.sql.optimizer.datasourceV2JoinPushdown`` is on.
     """
 
     @abstractmethod
     def joined(self, join: Join) -> TableProvider | str:
-        """A table of the joined rows, ``join.left.table`` being this one; or, in a few words, why there is none.
+        """A table of the joined rows; or, in a few words for EXPLAIN, why there is none, and Spark joins.
 
-        The rest of the scan is then negotiated with that table, whose schema is ``join.schema``. Called at planning,
-        after the filters and before anything else, possibly on a thread that is not the caller's. Does no I/O.
+        ``join.left.table`` is this provider, ``join.right.table`` may be any. The rest of the scan is negotiated with
+        the table that is returned: aggregates, top-n, limit, ``scan``. It may be a JoiningProvider itself, for a third
+        table. Its schema is ``join.schema`` and is not asked for.
+
+        Called once for each join that Spark offers, at planning, after the filters and before anything else, possibly
+        on a thread that is not the caller's. It must be cheap and do no I/O. Whatever it raises fails the query.
         """
 
 

@@ -192,3 +192,43 @@ def test_join_of_catalog_tables_and_failing_queries_behave_as_scans_do(ctx: hr.S
         connection.commit()
     with pytest.raises(hr.ProviderError, match="no such table: customers"):
         ctx.collect("SELECT o.id FROM orders o JOIN customers c ON o.customer = c.id")
+
+
+@pytest.mark.usefixtures("asked")
+def test_join_of_sorted_tables_is_taken_by_the_tables_inside(
+    ctx: hr.SessionContext, shop: str, truth: dict[str, list[str]]
+) -> None:
+    for name in ("orders", "customers"):
+        inner = hr.AdbcTable("sqlite", shop, name)
+        ctx.register_table(name, hr.SortedTable(inner, [hr.SortKey("id")]), replace=True)
+    for name in ("filters of both", "left"):
+        assert rows(ctx, PUSHED[name]) == truth[name]
+        if has("join pushdown"):
+            assert "taken: one scan for both" in ctx.explain(PUSHED[name])
+
+
+class Numbers(hr.MemTable, hr.JoiningProvider):
+    """A provider of a user's own, whose join with itself on equal keys is a table that it knows."""
+
+    def joined(self, join: hr.Join) -> hr.TableProvider | str:
+        if join.how != "inner" or not isinstance(join.right.table, Numbers):
+            return f"there is no {join.how} join here"
+        if join.left.filters != join.right.filters:  # the pairs below are of equal rows
+            return "the filters of both sides differ"
+        rows = pa.table({"n": [1, 2, 3], "s": ["a", "b", "c"]})
+        columns = [rows[old] for side in (join.left, join.right) for old, _ in side.columns]
+        return hr.MemTable(pa.table(columns, schema=join.schema))
+
+
+@pytest.mark.usefixtures("asked")
+def test_join_of_a_provider_of_ones_own_is_asked_for_and_taken(ctx: hr.SessionContext) -> None:
+    ctx.register_table("numbers", Numbers(pa.table({"n": [1, 2, 3], "s": ["a", "b", "c"]})))
+    ctx.register_table("plain", hr.MemTable(pa.table({"n": [1, 2]})))
+    query = "SELECT a.n, b.s FROM numbers a {} JOIN numbers b ON a.n = b.n ORDER BY a.n"
+    expected = [{"n": 1, "s": "a"}, {"n": 2, "s": "b"}, {"n": 3, "s": "c"}]
+    assert ctx.collect(query.format("")).to_pylist() == expected
+    assert ctx.collect(query.format("LEFT")).to_pylist() == expected
+    if has("join pushdown"):
+        assert "taken: one scan for both" in ctx.explain(query.format(""))
+        assert "not pushed: there is no left join here" in ctx.explain(query.format("LEFT"))
+    assert "join  " not in ctx.explain("SELECT a.n FROM numbers a JOIN plain b ON a.n = b.n")

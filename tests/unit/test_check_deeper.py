@@ -257,8 +257,12 @@ class GrowsWhenNarrowed(Honest):
 
 
 LIARS: list[tuple[type[Honest], Promise, str]] = [
-    (IgnoresOrder, Promise.TOP_N, r"answered EXACT for the first \d+ by .* but row \d+ has \w+ = .*, expected"),
-    (IgnoresSecondKey, Promise.TOP_N, r"by \w+ .*, \w+ .* but row \d+ has"),
+    (
+        IgnoresOrder,
+        Promise.TOP_N,
+        r"EXACT for the first rows by .*, but \{.*\} comes before \{.*\}, in the scan with",
+    ),
+    (IgnoresSecondKey, Promise.TOP_N, r"by \w+ .*, \w+ .*, but \{.*\} comes before"),
     (NullsAlwaysLast, Promise.TOP_N, r"NULLS FIRST.* but row 0 has .*, expected .*None"),
     (CutsBeforeTheOffset, Promise.TOP_N, r"offset 1.* but returned \d+ rows?, expected \d+"),
     (ForgetsTheOffset, Promise.TOP_N, r"EXACT for the first \d+ by .*, offset 1 but row \d+ has"),

@@ -62,6 +62,11 @@ def truths(expr: Expr, **columns: object) -> list[bool | None]:
         (Comparison("=", A, Literal(Decimal("1.50"), pa.decimal128(5, 2))), "a = 1.50"),
         (StringMatch("CONTAINS", A, Literal("x", pa.string())), "CONTAINS(a, 'x')"),
         (Comparison("=", Call("UPPER", (Cast(A, "string"),)), ONE), "UPPER(CAST(a AS string)) = 1"),
+        (Comparison("=", Call("+", (Call("%", (A, ONE)), Call("-", (A,)))), ONE), "(a % 1) + (-a) = 1"),
+        (IsNull(Call("/", (A, ONE))), "a / 1 IS NULL"),
+        (Call("CASE_WHEN", (LESS, ONE, IsNull(A), A)), "CASE WHEN a < 1 THEN 1 WHEN a IS NULL THEN a END"),
+        (Call("CASE_WHEN", (LESS, ONE, A)), "CASE WHEN a < 1 THEN 1 ELSE a END"),
+        (Comparison("=", Call("EXTRACT_YEAR", (A,)), ONE), "EXTRACT(YEAR FROM a) = 1"),
         (Comparison("=", Not(A), Literal(True, pa.bool_())), "(NOT a) = TRUE"),
     ],
 )

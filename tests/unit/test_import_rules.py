@@ -13,6 +13,7 @@ ROOMS: list[tuple[str, list[str]]] = [
     ("expr", ["expr", "expr.*"]),
     ("contract", ["plan", "provider", "catalog"]),
     ("pruning", ["pruning", "pruning.*"]),
+    ("promises", ["promises", "promises.*"]),
     ("tables", ["tables", "tables.*"]),
     ("execute", ["execute", "execute.*"]),
     ("spill", ["spill", "spill.*"]),

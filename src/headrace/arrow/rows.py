@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 _SHOWN_ROWS = 3
+_READ_ROWS = 20
 _SHOWN_CHARS = 200
 NAN_KEY = ("NaN",)
 """What stands for NaN in ``row_keys``: like Spark's NaN it equals itself."""
@@ -33,10 +34,11 @@ def column_keys(column: pa.ChunkedArray) -> list[Any]:
 
 
 def shown(table: pa.Table, rows: Iterable[int]) -> str:
-    """``{'a': 1}, {'a': 2}``; at most three of them."""
+    """``{'a': 1}, {'a': 2}``; at most three of them, equal ones once."""
     indices = list(rows)
-    texts = [_row_text(table.slice(index, 1)) for index in indices[:_SHOWN_ROWS]]
-    return ", ".join(texts + ["..."] * (len(indices) > _SHOWN_ROWS))
+    texts = list(dict.fromkeys(_row_text(table.slice(index, 1)) for index in indices[:_READ_ROWS]))
+    more = len(texts) > _SHOWN_ROWS or len(indices) > _READ_ROWS
+    return ", ".join(texts[:_SHOWN_ROWS] + ["..."] * more)
 
 
 def _row_text(row: pa.Table) -> str:

@@ -16,11 +16,11 @@ from headrace.arrow.nulls import NullCheck
 from headrace.arrow.sending import ColumnsAsTheyAre
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources, hint_for
 from headrace.arrow.types import wire_schema
-from headrace.errors import SchemaMismatchError
+from headrace.errors import BrokenPromiseError, SchemaMismatchError
 from headrace.execute.live import LivePlan
-from headrace.execute.promises import PromiseCheck, Promises
 from headrace.execute.stopping import StopFlag
 from headrace.plan import ExecutionPlan
+from headrace.promises.checks import PartitionCheck, Promises
 
 _END = object()
 
@@ -92,7 +92,7 @@ class PartitionStream:
         self._buffers = way.buffers
         kept = as_they_are and task.promises is None  # what is verified is read here
         self._as_they_are = ColumnsAsTheyAre(task.plan_schema, self.schema if kept else pa.schema([]))
-        self._promises = self._promise_check(task.promises) if task.promises is not None else None
+        self._verified = self._partition_check(task.promises) if task.promises is not None else None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         with self._stop.user_code():
@@ -157,19 +157,16 @@ class PartitionStream:
                 yield from self._converted(compacted(part), {})
             return
         self._check_nulls(selected)
-        if self._promises is not None:
-            self._promises.check(batch)
+        if self._verified is not None:
+            for violation in self._verified.violations(batch):
+                where = f"(table {self.task.table!r}, rows of {self.task.plan_name}.execute)"
+                message = f"{self._verified.promises.provider} {violation.text} {where}. {violation.advice}"
+                raise BrokenPromiseError(violation.promise, message)
         yield selected
 
-    def _promise_check(self, promises: Promises) -> PromiseCheck:
+    def _partition_check(self, promises: Promises) -> PartitionCheck:
         select = _selector(self.task.plan_schema, promises.schema, wire_schema(promises.schema))
-        return PromiseCheck(
-            promises,
-            lambda batch: select(batch, {}),
-            plan=self.task.plan_name,
-            table=self.task.table,
-            partition=self.partition,
-        )
+        return PartitionCheck(promises, self.partition, lambda batch: select(batch, {}))
 
     def _check_buffers(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Raises for a broken batch; returns the columns that nobody reads here, because they are sent as they are."""

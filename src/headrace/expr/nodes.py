@@ -24,6 +24,7 @@ ComparisonOp = OneOf["=", "<", "<=", ">", ">=", "<=>"]
 StringMatchOp = OneOf["STARTS_WITH", "ENDS_WITH", "CONTAINS"]
 
 _SHOWN_VALUES = 20
+_OPERATORS = {"+", "-", "*", "/", "%", "&", "|", "^", "~"}
 
 
 class Expr:
@@ -258,6 +259,16 @@ class Call(Expr):
         return self.args
 
     def __repr__(self) -> str:
+        if self.name in _OPERATORS and len(self.args) in (1, 2):
+            *left, right = map(_term, self.args)
+            return f"{left[0]} {self.name} {right}" if left else f"{self.name}{right}"
+        if self.name == "CASE_WHEN":
+            cases = zip(self.args[::2], self.args[1::2], strict=False)
+            texts = [f"WHEN {condition!r} THEN {value!r}" for condition, value in cases]
+            otherwise = [f"ELSE {self.args[-1]!r}"] * (len(self.args) % 2)
+            return " ".join(["CASE", *texts, *otherwise, "END"])
+        if self.name.startswith("EXTRACT_") and len(self.args) == 1:
+            return f"EXTRACT({self.name.removeprefix('EXTRACT_')} FROM {self.args[0]!r})"
         return f"{self.name}({', '.join(map(repr, self.args))})"
 
 
@@ -295,6 +306,11 @@ def _operand(expr: Expr) -> str:
     text = repr(expr)
     compound = isinstance(expr, (And, Or, Not, Comparison, InList, IsNull))
     return f"({text})" if compound else text
+
+
+def _term(expr: Expr) -> str:
+    """An operand of arithmetic."""
+    return f"({expr!r})" if isinstance(expr, Call) and expr.name in _OPERATORS else _operand(expr)
 
 
 def _listed(values: tuple[Expr, ...]) -> str:

@@ -13,6 +13,7 @@ from headrace.negotiate.asking import asking, kind_of
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.registry import RegisteredTable
 from headrace.provider import FilterPushdown, Join, JoiningProvider, JoinSide, JoinType, TableProvider
+from headrace.tables.wrapping import innermost
 
 Columns = tuple[tuple[str, str], ...]
 """Columns of one side, each with its name among the joined rows."""
@@ -41,7 +42,7 @@ class OfferedSide:
 
     def part(self, columns: Columns) -> JoinSide:
         requested = tuple(one.requested for one in self.filters if one.requested is not None)
-        return JoinSide(self.provider, requested, columns)
+        return JoinSide(innermost(self.provider), requested, columns)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,8 @@ def answered_join(
     def refused(why: str) -> OfferedJoin:
         return OfferedJoin(how, left, right, condition, None, why)
 
-    if not isinstance(left.provider, JoiningProvider):
+    asked = innermost(left.provider)
+    if not isinstance(asked, JoiningProvider):
         return refused(f"{left.table.provider_name} does not join")
     if condition is None:
         return refused("its condition has no form here")
@@ -80,9 +82,9 @@ def answered_join(
         return refused(why)
     sides = (left.part(columns[0]), right.part(columns[1]))
     schema = pa.schema([*_fields(left.table, columns[0]), *_fields(right.table, columns[1])])
-    where = f"{left.table.provider_name}.joined"
+    where = f"{type(asked).__name__}.joined"
     with asking(where, left.table.name):
-        found = left.provider.joined(Join(how, *sides, condition, schema))
+        found = asked.joined(Join(how, *sides, condition, schema))
     if isinstance(found, str):
         return refused(found)
     if not isinstance(found, TableProvider):

@@ -25,6 +25,7 @@ from headrace.negotiate.top_n import OfferedOffset, OfferedTopN, answered_offset
 from headrace.negotiate.verifying import hash_unverified, promises_of, with_verified_columns
 from headrace.plan import Partitioning, ScanRequest, SortKey, UnknownPartitioning
 from headrace.provider import AggregatePushdown, JoinType, NestedLiterals, Pushdown, for_scan
+from headrace.tables.wrapping import innermost
 
 
 class Negotiation:
@@ -60,7 +61,7 @@ class Negotiation:
     @property
     def takes_nested_literals(self) -> bool:
         """Whether filters that are offered may have them."""
-        return isinstance(self._provider, NestedLiterals)
+        return isinstance(innermost(self._provider), NestedLiterals)
 
     def offer_filters(self, filters: Sequence[Expr | None]) -> tuple[OfferedFilter, ...]:
         """All conjuncts of the query at once; None stands for one that has no faithful form here."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from headrace.execute.partition_stream import ScanTask
-from headrace.execute.promises import Promises
 from headrace.negotiate.aggregates import OfferedAggregation
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.joins import OfferedJoin
@@ -23,6 +22,7 @@ from headrace.plan import (
     Statistics,
     UnknownPartitioning,
 )
+from headrace.promises.checks import Promises
 from headrace.provider import Pushdown
 
 

@@ -1,4 +1,4 @@
-"""What is verified in a scan of a table registered with ``verify``, and the columns that this needs; driver Python."""
+"""The promises that Spark relies on in a scan, and the columns that ``verify`` needs to check them; driver Python."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from headrace.arrow.types import wire_schema
 from headrace.errors import EvaluationError
-from headrace.execute.ordering import can_be_ordered
-from headrace.execute.promises import Promises
 from headrace.expr.nodes import Expr
 from headrace.negotiate.keys import key_batch
 from headrace.negotiate.registry import RegisteredTable
 from headrace.plan import HashPartitioning, KeyPartitioning, Partitioning, Placement, ScanRequest, SortKey
+from headrace.promises.checks import Promises
+from headrace.promises.ordering import can_be_ordered
 
 HASH_UNVERIFIED = "verify is on, and a hash partitioning cannot be verified across Spark's Python workers"
 
@@ -39,34 +39,50 @@ def promises_of(
     *,
     exact_top_n: bool,
 ) -> Promises | None:
-    """What is to be verified; None where that is nothing. ``request`` has the verified columns.
+    """``stated_promises`` of a table that is registered with ``verify``; None for others."""
+    if table.verify is None:
+        return None
+    return stated_promises(table, request, exact, partitioning, ordering, exact_top_n=exact_top_n)
+
+
+def stated_promises(
+    table: RegisteredTable,
+    request: ScanRequest,
+    exact: Iterable[Expr],
+    partitioning: Partitioning,
+    ordering: tuple[SortKey, ...],
+    *,
+    exact_top_n: bool,
+) -> Promises | None:
+    """The promises that the columns of ``request`` can show; None where there are none.
 
     ``partitioning`` and ``ordering`` are those that Spark is told of. Raises PlanError as ``key_batch`` does.
     """
-    if table.verify is None or request.aggregation is not None:
+    if request.aggregation is not None:
         return None
     wire = wire_schema(request.schema)
-    filters = tuple(expr for expr in exact if _can_be_evaluated(expr, wire))
+    read = set(wire.names)
+    filters = tuple(expr for expr in exact if expr.columns() <= read and _can_be_evaluated(expr, wire))
     order = request.order if exact_top_n else ordering
     for position, key in enumerate(order):
-        if not can_be_ordered(wire.field(key.column).type):
+        if key.column not in read or not can_be_ordered(wire.field(key.column).type):
             order = order[:position]
             break
-    keys = key_batch(table, partitioning) if isinstance(partitioning, KeyPartitioning) else None
-    hashed = partitioning.columns if isinstance(partitioning, HashPartitioning) else ()
-    if not (filters or order or keys is not None or hashed):
+    stated = partitioning.columns if isinstance(partitioning, (KeyPartitioning, HashPartitioning)) else ()
+    stated = stated if partitioning.n and read.issuperset(stated) else ()
+    keys = key_batch(table, partitioning) if stated and isinstance(partitioning, KeyPartitioning) else None
+    if not (filters or order or stated):
         return None
-    named = {name for expr in filters for name in expr.columns()} | {key.column for key in order} | set(hashed)
-    named |= set() if keys is None else set(keys.schema.names)
+    named = {name for expr in filters for name in expr.columns()} | {key.column for key in order} | set(stated)
     return Promises(
         provider=table.provider_name,
-        every_row=table.verify == "all",
+        every_row=table.verify != "sample",
         schema=pa.schema([field for field in request.schema if field.name in named]),
         filters=filters,
         ordering=order,
         top_n=exact_top_n,
         keys=keys,
-        hash_columns=hashed,
+        hash_columns=stated if keys is None else (),
     )
 
 

@@ -17,6 +17,7 @@ from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.provider import JoiningProvider, TableProvider
 from headrace.spark import words
 from headrace.spark.predicates import decode
+from headrace.tables.wrapping import innermost
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -155,7 +156,7 @@ def _described(table: RegisteredTable) -> dict[str, Any]:
         words.TABLE: table.id,
         words.SCHEMA: spark_schema(table.wire_schema, table.schema),
         words.PUSH: table.live is not None,
-        words.JOINS: isinstance(table.provider, JoiningProvider),
+        words.JOINS: isinstance(innermost(table.provider), JoiningProvider),
     }
 
 

@@ -10,12 +10,12 @@ import pyarrow as pa
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.display import names_text
 from headrace.errors import RegistrationError
-from headrace.expr.nodes import Expr
-from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, SortKey, Statistics
-from headrace.provider import AggregatePushdown, FilterPushdown, PerScanProvider, Pushdown, TableProvider, for_scan
+from headrace.plan import ExecutionPlan, ScanRequest, SortKey
+from headrace.provider import Pushdown, TableProvider
+from headrace.tables.wrapping import WrappingTable, passes_on
 
 
-class SortedTable(PerScanProvider):
+class SortedTable(WrappingTable):
     """``inner``, with the promise that each partition is sorted by ``keys``; Spark then sorts less.
 
     The promise is about each partition as ``inner`` has them, not about the table as a whole, and it is relied on:
@@ -31,7 +31,7 @@ class SortedTable(PerScanProvider):
             raise TypeError(f"SortedTable wraps a TableProvider, not {type(inner).__name__}")
         if isinstance(keys, (SortKey, str)):
             raise TypeError("SortedTable takes a list of sort keys: [SortKey('ts')]")
-        self._inner = inner
+        self.inner = inner
         self._keys = tuple(keys)
         for key in self._keys:
             if not isinstance(key, SortKey):
@@ -41,10 +41,10 @@ class SortedTable(PerScanProvider):
         self._inner_orders = False
 
     def __repr__(self) -> str:
-        return f"<SortedTable: {self._inner!r} by {names_text([key.column for key in self._keys])}>"
+        return f"<SortedTable: {self.inner!r} by {names_text([key.column for key in self._keys])}>"
 
     def schema(self) -> pa.Schema:
-        schema = self._inner.schema()
+        schema = self.inner.schema()
         for key in self._keys:
             if key.column not in schema.names:
                 raise RegistrationError(
@@ -53,66 +53,47 @@ class SortedTable(PerScanProvider):
                 )
         return schema
 
-    def for_scan(self) -> TableProvider:
-        return SortedTable(for_scan(self._inner), self._keys)
-
-    def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
-        return self._inner.supports_filters_pushdown(filters)
-
     def supports_top_n_pushdown(self, order: Sequence[SortKey], limit: int) -> Pushdown:
         """INEXACT where each partition has its first rows first, unless the inner table does better."""
-        inner = self._inner.supports_top_n_pushdown(order, limit)
+        inner = self.inner.supports_top_n_pushdown(order, limit)
         self._inner_orders = inner is not Pushdown.UNSUPPORTED
         return inner if self._inner_orders else Pushdown.INEXACT if self._begins_with(order) else inner
 
-    def supports_offset_pushdown(self, offset: int, limit: int | None) -> bool:
-        return self._inner.supports_offset_pushdown(offset, limit)
-
-    def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
-        return self._inner.supports_aggregate_pushdown(aggregation)
-
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         if request.aggregation is not None or (request.order and self._inner_orders):
-            return self._inner.scan(request)  # what comes then is not sorted by the keys
+            return self.inner.scan(request)  # what comes then is not sorted by the keys
         most = None
         if request.order:
             request, most = dataclasses.replace(request, order=(), limit=None), request.limit
-        plan = self._inner.scan(request)
+        plan = self.inner.scan(request)
         # What is no plan is passed on for the planner to name.
         return SortedPlan(plan, self._keys, most) if isinstance(plan, ExecutionPlan) else plan
 
     def _begins_with(self, order: Sequence[SortKey]) -> bool:
         return self._keys[: len(order)] == tuple(order)
 
-    def statistics(self) -> Statistics | None:
-        return self._inner.statistics()
 
-
+@passes_on(ExecutionPlan)
 class SortedPlan(ExecutionPlan):
     """The inner provider's plan with an ordering. ``most``: so many rows of each partition are wanted; None: all."""
 
+    ordering: Sequence[SortKey] = ()
+
     def __init__(self, inner: ExecutionPlan, keys: tuple[SortKey, ...], most: int | None = None) -> None:
-        self._inner = inner
-        self._most = most
-        self.schema = inner.schema
-        self.partitioning = inner.partitioning
-        self.placement = inner.placement
-        self.runtime_filter_columns = inner.runtime_filter_columns
+        self.inner = inner
         self.ordering = keys
+        self._most = most
 
     def execute(self, partition: int) -> BatchSource:
-        source = self._inner.execute(partition)
+        source = self.inner.execute(partition)
         return source if self._most is None else self._first(source, self._most)
 
     def describe(self) -> str:
         first = "" if self._most is None else f"first {self._most:,} of each partition, "
-        return f"{first}sorted {self._inner.describe()}"
-
-    def statistics(self) -> Statistics | None:
-        return self._inner.statistics()
+        return f"{first}sorted {self.inner.describe()}"
 
     def _first(self, source: BatchSource, missing: int) -> Iterator[pa.RecordBatch]:
-        batches = batch_iterator(source, f"{type(self._inner).__name__}.execute")
+        batches = batch_iterator(source, f"{type(self.inner).__name__}.execute")
         try:
             while missing > 0 and (batch := next(batches, None)) is not None:
                 yield batch.slice(0, missing)

@@ -34,6 +34,7 @@ def check_aggregates(
     taken = [offer for offer in _offers(truth.table, rng, samples) if _is_taken(probe, *offer)]
     if not taken:
         return
+    probe.findings.offer(Promise.AGGREGATES)
     if not truth.complete:
         note_cut_short(probe, Promise.AGGREGATES, "aggregates were not checked")
         return

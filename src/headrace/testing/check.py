@@ -18,12 +18,12 @@ from headrace.provider import TableProvider
 from headrace.testing.aggregates import check_aggregates
 from headrace.testing.filters import check_filters, check_limits
 from headrace.testing.joins import check_joins
-from headrace.testing.layout import check_layout, check_statistics
 from headrace.testing.probe import USER_ERRORS, CheckStopped, Probe, error_text, on_other_thread
 from headrace.testing.projections import check_projections
 from headrace.testing.report import Findings, Promise, Report, Severity
 from headrace.testing.runtime_filters import check_runtime_filters
 from headrace.testing.scans import check_early_stop, check_execute_again, check_fresh_scans, check_pickling
+from headrace.testing.stated import check_stated, check_statistics
 from headrace.testing.top_n import check_top_n
 from headrace.testing.truth import Truth
 from headrace.testing.watch import watched
@@ -105,7 +105,7 @@ class _Check:
         yield (Promise.FRESH_SCANS,)
         check_pickling(probe, scan, truth.reading)
         check_early_stop(probe, truth)
-        check_layout(probe, truth.reading)
+        check_stated(probe, truth.reading)
         check_statistics(probe, truth.reading)
         check_projections(probe, truth, self.rng)
         yield (Promise.EARLY_STOP, Promise.STATISTICS, Promise.PROJECTION)
@@ -130,6 +130,7 @@ class _Check:
             self.findings.all(),
             scans=self.probe.scans if self.probe else 0,
             rows=self.truth.count if self.truth else 0,
+            not_offered=self.findings.not_offered(),
         )
 
     def _schema(self) -> pa.Schema:

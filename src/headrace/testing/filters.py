@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from headrace.arrow.rows import counted, shown
 from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
@@ -17,12 +14,12 @@ from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.planned import PlannedScan
 from headrace.provider import FilterPushdown
 from headrace.testing.generated import generated_filters
-from headrace.testing.layout import check_layout
-from headrace.testing.probe import CheckStopped, Probe, Reading
+from headrace.testing.probe import CheckStopped, Probe
 from headrace.testing.report import Promise, Severity
 from headrace.testing.rows import difference
 from headrace.testing.scans import check_pickling
-from headrace.testing.truth import Truth, is_true, note_cut_short
+from headrace.testing.stated import check_stated
+from headrace.testing.truth import Truth, check_no_new_rows, note_cut_short
 
 
 @dataclass(frozen=True)
@@ -32,17 +29,13 @@ class _Asked:
     offered: tuple[OfferedFilter, ...]
 
     @property
-    def exact(self) -> list[Expr]:
-        return [one.expr for one in self.offered if one.expr is not None and one.answer is FilterPushdown.EXACT]
-
-    @property
     def used(self) -> list[Expr]:
         return [one.requested for one in self.offered if one.requested is not None]
 
     @property
     def is_exact(self) -> bool:
         """Whether all are: Spark then filters no more, and may offer a limit."""
-        return len(self.exact) == len(self.offered)
+        return all(one.answer is FilterPushdown.EXACT for one in self.offered)
 
     def __str__(self) -> str:
         texts = [f"{one.word.upper()} for `{one.expr!r}`" for one in self.offered if one.requested is not None]
@@ -68,6 +61,7 @@ def check_filters(
             asked = _Asked(negotiation.filters)
             if not asked.used:
                 continue
+            probe.findings.offer(Promise.FILTERS)
             scan = probe.plan(Promise.FILTERS, negotiation)
             words = {one.word for one in asked.offered}
             if not pickled.issuperset(words):
@@ -87,14 +81,10 @@ def check_filters(
 def _check_rows(probe: Probe, truth: Truth, asked: _Asked, scan: PlannedScan) -> bool:
     """Whether the scan gave the rows it should."""
     reading = probe.read(scan, Promise.FILTERS)
-    check_layout(probe, reading)
+    right = Promise.FILTERS not in check_stated(probe, reading)
     try:
-        right = _check_matching(probe, asked.exact, reading, str(asked), Promise.FILTERS)
         expected = truth.matching(asked.used)
-    except (
-        NotImplementedError,
-        EvaluationError,
-    ) as error:  # of the user's filter: a function, or rows where Spark fails
+    except (NotImplementedError, EvaluationError) as error:  # a function of the user's, or rows for which Spark fails
         probe.findings.add(Promise.FILTERS, f"{asked} could not be verified: {error}", Severity.NOTE)
         return False
     if not truth.complete:
@@ -106,29 +96,8 @@ def _check_rows(probe: Probe, truth: Truth, asked: _Asked, scan: PlannedScan) ->
         probe.findings.add(Promise.FILTERS, f"{asked} but dropped {counted(count, 'row')} that {plural}: {rows}")
         right = False
     if right and differs.extra:
-        right = _check_known(probe, truth.table, reading, str(asked), Promise.FILTERS)
+        right = check_no_new_rows(probe, truth.table, reading, str(asked), Promise.FILTERS)
     return right
-
-
-def _check_matching(probe: Probe, exact: Sequence[Expr], reading: Reading, what: str, promise: Promise) -> bool:
-    right = True
-    for expr in exact:
-        wrong = pc.indices_nonzero(pc.invert(is_true(expr, reading.table))).to_pylist()
-        if wrong:
-            verb = "does not match" if len(wrong) == 1 else "do not match"
-            which = f" `{expr!r}`" if len(exact) > 1 else ""
-            rows = f"{counted(len(wrong), 'row')} that {verb}{which}: {shown(reading.table, wrong)}"
-            probe.findings.add(promise, f"{what} but returned {rows}")
-            right = False
-    return right
-
-
-def _check_known(probe: Probe, rows: pa.Table, reading: Reading, what: str, promise: Promise) -> bool:
-    new = difference(rows, reading.table).extra
-    if new:
-        text = f"{counted(len(new), 'row')} that a plain scan does not have, or not as often"
-        probe.findings.add(promise, f"{what} but returned {text}: {shown(reading.table, new)}")
-    return not new
 
 
 def _check_unread(probe: Probe, truth: Truth, filters: tuple[Expr, ...], columns: frozenset[str]) -> None:
@@ -182,7 +151,7 @@ def _check_limit(probe: Probe, truth: Truth, filters: tuple[Expr, ...], limit: i
         if not _Asked(negotiation.filters).is_exact:
             return  # an answer that is not always the same; Spark would not offer the limit here
         reading = probe.read(probe.plan(Promise.LIMIT, negotiation), Promise.LIMIT)
-        check_layout(probe, reading)
+        check_stated(probe, reading)
         expected = truth.matching(filters)
         found, wanted = reading.table.num_rows, min(limit, expected.num_rows)
         texts = " and ".join(f"`{expr!r}`" for expr in filters)
@@ -192,6 +161,5 @@ def _check_limit(probe: Probe, truth: Truth, filters: tuple[Expr, ...], limit: i
             parts = f" ({', '.join(str(part.num_rows) for part in reading.partitions)} per partition)"
             message = f"{what} where {there}, but the scan returned {counted(found, 'row')}{parts}"
             probe.findings.add(Promise.LIMIT, message)
-        _check_matching(probe, filters, reading, what, Promise.LIMIT)
         if truth.complete:
-            _check_known(probe, truth.table, reading, what, Promise.LIMIT)
+            check_no_new_rows(probe, truth.table, reading, what, Promise.LIMIT)

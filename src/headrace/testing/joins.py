@@ -18,12 +18,13 @@ from headrace.expr.nodes import And, Column, Comparison, Expr
 from headrace.negotiate.joins import Columns, OfferedJoin
 from headrace.negotiate.negotiation import Negotiation
 from headrace.provider import JoiningProvider, JoinType, for_scan
+from headrace.tables.wrapping import innermost
 from headrace.testing.generated import comparable_columns
-from headrace.testing.layout import check_layout
 from headrace.testing.probe import CheckStopped, Probe, clipped
 from headrace.testing.report import Promise, Severity
 from headrace.testing.rows import difference
 from headrace.testing.scans import check_pickling
+from headrace.testing.stated import check_stated
 from headrace.testing.truth import Truth, is_true, note_cut_short
 
 _Filters = tuple[Expr, ...]
@@ -42,7 +43,7 @@ class _Trial:
 
 def check_joins(probe: Probe, truth: Truth, all_exact: Sequence[_Filters], rng: Random, samples: int) -> None:
     """Offer joins of the table with itself, on equal columns, plain and with EXACT filters below."""
-    if not isinstance(for_scan(probe.table.provider), JoiningProvider):
+    if not isinstance(innermost(for_scan(probe.table.provider)), JoiningProvider):
         return
     if not truth.complete:
         note_cut_short(probe, Promise.JOINS, "joins were not checked")
@@ -54,7 +55,9 @@ def check_joins(probe: Probe, truth: Truth, all_exact: Sequence[_Filters], rng: 
             negotiation, offered = _offered(probe, trial)
             if offered is None or offered.joined is None:
                 refused += [] if offered is None else [offered.why_not]
-            elif _pairs(truth, trial.keys) > probe.max_rows:
+                continue
+            probe.findings.offer(Promise.JOINS)
+            if _pairs(truth, trial.keys) > probe.max_rows:
                 large += 1
             else:
                 _check(probe, truth, negotiation, trial, pickled=not checked)
@@ -127,7 +130,7 @@ def _check(probe: Probe, truth: Truth, negotiation: Negotiation, trial: _Trial, 
     if pickled:
         check_pickling(probe, scan, None)
     reading = probe.read(scan, Promise.JOINS)
-    check_layout(probe, reading)
+    check_stated(probe, reading)
     below = [
         f" with `{expr!r}` {side} of it"
         for side, some in zip(("left", "right"), trial.filters, strict=True)

@@ -9,14 +9,13 @@ import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.arrow.damage import DamageCheck
 from headrace.arrow.types import wire_schema
-from headrace.errors import HeadraceError, PlanError, SchemaMismatchError
+from headrace.errors import PlanError, SchemaMismatchError
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag
 from headrace.expr.nodes import Expr
@@ -26,9 +25,9 @@ from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
 from headrace.provider import TableProvider
 from headrace.testing.report import Findings, Promise, Severity
+from headrace.testing.user_lines import user_line
 from headrace.testing.watch import watched
 
-_PACKAGE = str(Path(__file__).parent.parent)
 _MESSAGE_CHARS = 1500
 
 
@@ -196,29 +195,29 @@ def on_other_thread(work: Any) -> None:
         raise raised[0]
 
 
-def scan_text(scan: PlannedScan) -> str:
-    """In which scan, for the end of a message; empty for a plain one of all columns."""
+def scan_text(scan: PlannedScan, *, filters: bool = True) -> str:
+    """In which scan, for the end of a message; empty for a plain one of all columns. ``filters``: name them too."""
     request = scan.request
-    learnt = request.runtime_filters
-    if request.schema.equals(scan.table.schema) and not request.filters and not learnt and request.limit is None:
-        return ""
     parts = []
-    if request.filters:
-        parts.append(f"filters [{', '.join(f'`{expr!r}`' for expr in request.filters)}]")
+    if not request.schema.equals(scan.table.schema):
+        parts.append(f"of columns [{', '.join(request.projection)}]")
+    if request.filters and filters:
+        parts.append(f"with {_listed(request.filters)}")
     if request.limit is not None:
-        parts.append(f"limit {request.limit}")
-    if learnt:
-        parts.append(f"runtime filters [{', '.join(f'`{expr!r}`' for expr in learnt)}]")
-    columns = f"columns [{', '.join(request.projection)}]"
-    return f", in the scan of {' with '.join([columns, ' and '.join(parts)] if parts else [columns])}"
+        parts.append(f"with limit {request.limit}")
+    if request.runtime_filters:
+        parts.append(f"with the runtime filters {_listed(request.runtime_filters)}")
+    return f", in the scan {' '.join(parts)}" if parts else ""
+
+
+def _listed(filters: Sequence[Expr]) -> str:
+    return " and ".join(f"`{expr!r}`" for expr in filters)
 
 
 def error_text(error: BaseException) -> str:
-    """``ValueError: no (my_table.py:12)``; the place is the last one outside Headrace."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith(_PACKAGE)]
-    own = isinstance(error, HeadraceError) or not frames
-    place = "" if own else f" ({frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno})"
-    return f"{type(error).__name__}: {error}{place}"
+    """``ValueError: no (my_table.py:12)``; the place is a line of the user's code."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    return f"{type(error).__name__}: {error}{user_line(reversed(frames))}"
 
 
 def clipped(text: str) -> str:

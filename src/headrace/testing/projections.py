@@ -9,9 +9,9 @@ from random import Random
 import pyarrow as pa
 
 from headrace.arrow.nested import with_nested_changed
-from headrace.testing.layout import check_layout
 from headrace.testing.probe import CheckStopped, Probe
 from headrace.testing.report import Promise
+from headrace.testing.stated import check_stated
 from headrace.testing.truth import Truth
 
 
@@ -20,7 +20,7 @@ def check_projections(probe: Probe, truth: Truth, rng: Random) -> None:
         with contextlib.suppress(CheckStopped):
             negotiation = probe.negotiate(columns=columns)
             reading = probe.read(probe.plan(Promise.PROJECTION, negotiation), Promise.PROJECTION)
-            check_layout(probe, reading)
+            check_stated(probe, reading)
             truth.compare(probe, reading, Promise.PROJECTION, "other values than in a scan of all columns")
 
 

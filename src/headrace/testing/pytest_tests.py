@@ -17,7 +17,8 @@ def provider_tests(factory: Callable[[], TableProvider], **options: Any) -> Call
         test_my_table = provider_tests(lambda: MyTable("testdata"))
 
     gives ``test_my_table[schema]``, ``test_my_table[filters]`` and so on. The provider is made and checked once,
-    when the first of them runs; a promise that could not be checked, because another is broken, is skipped.
+    when the first of them runs; a promise that the provider does not make, or that could not be checked because another
+    is broken, is skipped.
     ``options`` are those of ``check_provider``. For a provider that needs fixtures, write a test that calls
     ``check_provider(provider).raise_if_failed()``. Needs pytest.
     """
@@ -32,5 +33,7 @@ def provider_tests(factory: Callable[[], TableProvider], **options: Any) -> Call
         found.raise_if_failed()
         for finding in found.of(Severity.UNCHECKED):
             pytest.skip(finding.message)
+        if found.outcome(promise) == "not offered":
+            pytest.skip(f"{found.provider} does not offer this")
 
     return test_promise

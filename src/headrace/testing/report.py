@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import textwrap
+from collections import Counter
 from dataclasses import dataclass
 
 from headrace.arrow.rows import counted
 
-_MOST_FINDINGS = 5
+_MOST_FINDINGS = 3
+_WIDTH = 120
 
 
 class Promise(enum.StrEnum):
@@ -49,6 +53,13 @@ class Promise(enum.StrEnum):
     """Reading can stop after a batch, and start again."""
 
 
+_OFFERED = {
+    *(Promise.FILTERS, Promise.TOP_N, Promise.AGGREGATES, Promise.JOINS, Promise.RUNTIME_FILTERS),
+    *(Promise.PARTITIONING, Promise.ORDERING, Promise.STATISTICS, Promise.PICKLING),
+}
+"""Promises that a provider may make or not. It makes the others by being one."""
+
+
 class Severity(enum.StrEnum):
     """ERROR: the promise is broken. WARNING: allowed, but costs. NOTE: what to know about the check itself.
     UNCHECKED: something else is broken, and nothing can be said about this promise before it is mended."""
@@ -81,7 +92,7 @@ class Report:
     """The outcome of ``check_provider``. ``str(report)`` is for reading; ``ok`` means that no promise was broken.
 
     ``promises`` are those that the report is about, ``scans`` how many scans were planned, ``rows`` how many rows
-    the whole table gave (or as many as were read of it).
+    the whole table gave (or as many as were read of it). ``not_offered`` are promises that the provider does not make.
     """
 
     provider: str
@@ -89,6 +100,7 @@ class Report:
     promises: tuple[Promise, ...] = tuple(Promise)
     scans: int = 0
     rows: int = 0
+    not_offered: frozenset[Promise] = frozenset()
 
     @property
     def ok(self) -> bool:
@@ -102,14 +114,16 @@ class Report:
     def about(self, promise: Promise) -> Report:
         """The part of this report that is about one promise."""
         findings = tuple(finding for finding in self.findings if finding.promise is promise)
-        return Report(self.provider, findings, (promise,), self.scans, self.rows)
+        return dataclasses.replace(self, findings=findings, promises=(promise,))
 
     def outcome(self, promise: Promise) -> str:
-        """``broken``, ``unchecked`` or ``kept``."""
+        """``broken``, ``unchecked``, ``not offered`` or ``kept``."""
         severities = {finding.severity for finding in self.findings if finding.promise is promise}
         if Severity.ERROR in severities:
             return "broken"
-        return "unchecked" if Severity.UNCHECKED in severities else "kept"
+        if Severity.UNCHECKED in severities:
+            return "unchecked"
+        return "not offered" if promise in self.not_offered else "kept"
 
     def raise_if_failed(self) -> None:
         """Raises BrokenPromise, an AssertionError with the whole report as its text, unless ``ok``."""
@@ -119,24 +133,40 @@ class Report:
 
     def summary(self) -> str:
         """One line."""
-        broken = sum(self.outcome(promise) == "broken" for promise in self.promises)
-        unchecked = sum(self.outcome(promise) == "unchecked" for promise in self.promises)
-        parts = [f"{counted(broken, 'promise')} broken" if broken else "all promises kept"]
-        if unchecked:
-            parts.append(f"{unchecked} not checked")
+        counts = Counter(map(self.outcome, self.promises))
+        words = [(counts[outcome], outcome) for outcome in _OUTCOMES if counts[outcome]]
+        parts = [f"{count} {outcome}" for count, outcome in words]
+        parts[0] = f"{counted(words[0][0], 'promise')} {words[0][1]}"
         if warnings := len(self.of(Severity.WARNING)):
             parts.append(counted(warnings, "warning"))
         return f"{self.provider}: {', '.join(parts)} ({counted(self.scans, 'scan')}, {counted(self.rows, 'row')})"
 
     def __str__(self) -> str:
+        """What is broken with the errors, then the other promises in a few lines, then warnings and notes."""
+        by_outcome = {outcome: [one for one in self.promises if self.outcome(one) == outcome] for outcome in _OUTCOMES}
         lines = [self.summary()]
-        for promise in self.promises:
-            lines.append(f"  {self.outcome(promise):<9}  {promise}")
+        for promise in by_outcome.pop("broken"):
+            lines.append(f"  {'broken':<11}  {promise}")
             for finding in self.about(promise).findings:
-                first, *rest = finding.message.splitlines() or [""]
-                lines.append(f"      {finding.severity}: {first}")
-                lines += [f"        {line}" for line in rest]
+                lines += _indented(f"{finding.severity}: {finding.message}")
+        for outcome, promises in by_outcome.items():
+            names = textwrap.wrap(", ".join(promises), _WIDTH - 15, break_on_hyphens=False)
+            lines += [f"  {outcome if not i else '':<11}  {text}" for i, text in enumerate(names)]
+        for message in dict.fromkeys(finding.message for finding in self.of(Severity.UNCHECKED)):
+            lines += _indented(f"unchecked: {message}")
+        for severity in (Severity.WARNING, Severity.NOTE):
+            for finding in self.of(severity):
+                if self.outcome(finding.promise) != "broken":
+                    lines += _indented(f"{severity}: {finding.promise}: {finding.message}")
         return "\n".join(lines)
+
+
+_OUTCOMES = ("broken", "kept", "not offered", "unchecked")
+
+
+def _indented(text: str) -> list[str]:
+    first, *others = text.splitlines()
+    return [f"      {first}", *(f"        {line}" for line in others)]
 
 
 class Findings:
@@ -144,14 +174,22 @@ class Findings:
 
     def __init__(self) -> None:
         self._found: dict[Finding, None] = {}
-        self._left_out: dict[Promise, int] = {}
+        self._left_out: Counter[Promise] = Counter()
+        self._offered: set[Promise] = set()
+
+    def offer(self, promise: Promise) -> None:
+        """The provider makes this promise, which it might not."""
+        self._offered.add(promise)
+
+    def not_offered(self) -> frozenset[Promise]:
+        return frozenset(_OFFERED - self._offered)
 
     def add(self, promise: Promise, message: str, severity: Severity = Severity.ERROR) -> None:
         finding = Finding(promise, severity, message)
         if finding in self._found:
             return
         if severity is Severity.ERROR and self._errors(promise) >= _MOST_FINDINGS:
-            self._left_out[promise] = self._left_out.get(promise, 0) + 1
+            self._left_out[promise] += 1
             return
         self._found[finding] = None
 

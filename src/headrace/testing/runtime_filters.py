@@ -9,12 +9,12 @@ from headrace.arrow.rows import counted, shown
 from headrace.expr.nodes import Expr
 from headrace.negotiate.planned import PlannedScan
 from headrace.testing.generated import runtime_filters
-from headrace.testing.layout import check_layout
 from headrace.testing.probe import CheckStopped, Probe
 from headrace.testing.report import Promise
 from headrace.testing.rows import difference
 from headrace.testing.scans import check_pickling
-from headrace.testing.truth import Truth, note_cut_short
+from headrace.testing.stated import check_stated
+from headrace.testing.truth import Truth, check_no_new_rows, note_cut_short
 
 
 def check_runtime_filters(probe: Probe, truth: Truth, plain: PlannedScan, rng: Random, samples: int) -> None:
@@ -22,6 +22,7 @@ def check_runtime_filters(probe: Probe, truth: Truth, plain: PlannedScan, rng: R
     columns = plain.runtime_filter_columns
     if not columns:
         return
+    probe.findings.offer(Promise.RUNTIME_FILTERS)
     if not truth.complete:
         note_cut_short(probe, Promise.RUNTIME_FILTERS, "runtime filters were not checked")
         return
@@ -40,13 +41,12 @@ def _check(probe: Probe, truth: Truth, filters: tuple[Expr, ...], *, pickled: bo
     if pickled:
         check_pickling(probe, scan, None)
     reading = probe.read(scan, Promise.RUNTIME_FILTERS)
-    check_layout(probe, reading)
+    check_stated(probe, reading)
     what = f"planned again for {' and '.join(f'`{expr!r}`' for expr in filters)}"
     differs = difference(truth.matching(filters), reading.table)
     if differs.missing:
         count, verb = counted(len(differs.missing), "row"), "passes" if len(differs.missing) == 1 else "pass"
         message = f"{what} but dropped {count} that {verb}: {shown(differs.expected, differs.missing)}"
         probe.findings.add(Promise.RUNTIME_FILTERS, message)
-    elif new := difference(truth.table, reading.table).extra:
-        message = f"{what} but returned {counted(len(new), 'row')} that a plain scan does not have, or not as often"
-        probe.findings.add(Promise.RUNTIME_FILTERS, f"{message}: {shown(reading.table, new)}")
+    else:
+        check_no_new_rows(probe, truth.table, reading, what, Promise.RUNTIME_FILTERS)

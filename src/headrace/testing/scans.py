@@ -100,8 +100,8 @@ def check_fresh_scans(probe: Probe, truth: Truth) -> None:
 def check_pickling(probe: Probe, scan: PlannedScan, expected: Reading | None) -> None:
     """The plan for the executors, there and back, and that it has the ``expected`` rows then."""
     if scan.plan.placement is Placement.DRIVER:
-        probe.findings.add(Promise.PICKLING, "not needed, as the placement is DRIVER", Severity.NOTE)
-        return
+        return  # it is never pickled
+    probe.findings.offer(Promise.PICKLING)
     try:
         data = pickled_task(probe.task(scan), by_value=False)
     except PlanError as error:

@@ -8,19 +8,18 @@ from random import Random
 
 import pyarrow as pa
 
-from headrace.arrow.rows import column_keys, counted, shown
+from headrace.arrow.rows import NAN_KEY, column_keys, counted
 from headrace.errors import EvaluationError
-from headrace.execute.ordering import order_text
 from headrace.expr.nodes import Expr
 from headrace.negotiate.negotiation import Negotiation
 from headrace.plan import SortKey
+from headrace.promises.ordering import order_text
 from headrace.provider import Pushdown
 from headrace.testing.generated import comparable_columns
-from headrace.testing.layout import check_layout, order_ranks
-from headrace.testing.probe import CheckStopped, Probe, Reading
+from headrace.testing.probe import CheckStopped, Probe
 from headrace.testing.report import Promise
-from headrace.testing.rows import difference
-from headrace.testing.truth import Truth, note_cut_short
+from headrace.testing.stated import check_stated
+from headrace.testing.truth import Truth, check_no_new_rows, note_cut_short
 
 
 def check_top_n(probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...]], rng: Random, samples: int) -> None:
@@ -64,7 +63,10 @@ def _offered(
     if any(one.word not in ("exact", "implied") for one in negotiation.filters):
         return negotiation, Pushdown.UNSUPPORTED  # an answer that is not always the same
     with probe.reported(Promise.TOP_N, "supports_top_n_pushdown"):
-        return negotiation, negotiation.offer_top_n(order, limit).answer
+        answer = negotiation.offer_top_n(order, limit).answer
+    if answer is not Pushdown.UNSUPPORTED:
+        probe.findings.offer(Promise.TOP_N)
+    return negotiation, answer
 
 
 def _check(
@@ -80,13 +82,14 @@ def _check(
                 if not negotiation.offer_offset(offset):
                     return
         reading = probe.read(probe.plan(Promise.TOP_N, negotiation), Promise.TOP_N)
-        check_layout(probe, reading)
+        if Promise.TOP_N in check_stated(probe, reading):
+            return
         texts = " and ".join(f"`{expr!r}`" for expr in filters)
         what = (
             f"answered {answer.name} for the first {limit} by {', '.join(map(order_text, order))}"
             f"{f', offset {offset}' if offset else ''}{f', with the EXACT filters {texts}' if texts else ''}"
         )
-        if not _are_known(probe, matching, reading, what):
+        if not check_no_new_rows(probe, matching, reading, what, Promise.TOP_N):
             return
         found = reading.table.slice(0, max(0, limit - offset)) if answer is Pushdown.EXACT else reading.table
         expected = _ordered_keys(matching, order, matching)[offset:limit]
@@ -108,20 +111,14 @@ def _check_offset(probe: Probe, truth: Truth, offset: int) -> None:
         with probe.reported(Promise.TOP_N, "supports_offset_pushdown"):
             if not negotiation.offer_offset(offset):
                 return
+        probe.findings.offer(Promise.TOP_N)
         reading = probe.read(probe.plan(Promise.TOP_N, negotiation), Promise.TOP_N)
         what = f"agreed to leave out the first {counted(offset, 'row')}"
         expected = max(0, truth.count - offset)
-        if _are_known(probe, truth.table, reading, what) and reading.table.num_rows != expected:
+        known = check_no_new_rows(probe, truth.table, reading, what, Promise.TOP_N)
+        if known and reading.table.num_rows != expected:
             found = counted(reading.table.num_rows, "row")
             probe.findings.add(Promise.TOP_N, f"{what} of {truth.count:,} but returned {found}, expected {expected:,}")
-
-
-def _are_known(probe: Probe, rows: pa.Table, reading: Reading, what: str) -> bool:
-    new = difference(rows, reading.table).extra
-    if new:
-        text = f"{counted(len(new), 'row')} that a plain scan does not have, or not as often"
-        probe.findings.add(Promise.TOP_N, f"{what} but returned {text}: {shown(reading.table, new)}")
-    return not new
 
 
 _Key = tuple[object, ...]
@@ -133,9 +130,19 @@ def _keys(rows: pa.Table, order: tuple[SortKey, ...]) -> list[_Key]:
 
 def _ordered_keys(rows: pa.Table, order: tuple[SortKey, ...], among: pa.Table) -> list[_Key]:
     """The order's columns of ``rows`` as Spark sorts them; ``rows`` are some of ``among``."""
-    ranks = [order_ranks(among[key.column], key) for key in order]
+    ranks = [_ranks(among[key.column], key) for key in order]
     keys = _keys(rows, order)
     return sorted(keys, key=lambda key: [rank[value] for rank, value in zip(ranks, key, strict=True)])
+
+
+def _ranks(column: pa.ChunkedArray, key: SortKey) -> dict[object, float]:
+    """Numbers in the order of the values, as Spark sorts: NaN is the largest, strings go by their bytes."""
+    values = set(column_keys(column)) - {None}
+    in_order = sorted(values - {NAN_KEY}) + [NAN_KEY] * (NAN_KEY in values)
+    sign = -1 if key.descending else 1
+    rank: dict[object, float] = {value: sign * position for position, value in enumerate(in_order)}
+    rank[None] = -float("inf") if key.nulls_first else float("inf")
+    return rank
 
 
 def _named(order: tuple[SortKey, ...], key: _Key) -> str:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrow.conversion import to_wire
+from headrace.arrow.rows import counted, shown
 from headrace.arrow.types import wire_schema
 from headrace.expr.nodes import Expr
 from headrace.testing.probe import Probe, Reading, scan_text
@@ -65,6 +66,15 @@ class Truth:
             probe.findings.add(promise, f"{what}: {differs}{scan_text(reading.scan)}")
         else:
             note_cut_short(probe, promise, "whether scans have the same rows could not be told")
+
+
+def check_no_new_rows(probe: Probe, rows: pa.Table, reading: Reading, what: str, promise: Promise) -> bool:
+    """Whether the scan has only ``rows``, each as often as these at most; ``what`` was asked begins the message."""
+    new = difference(rows, reading.table).extra
+    if new:
+        text = f"{counted(len(new), 'row')} that a plain scan does not have, or not as often"
+        probe.findings.add(promise, f"{what} but returned {text}: {shown(reading.table, new)}")
+    return not new
 
 
 def is_true(expr: Expr, rows: pa.Table) -> pa.ChunkedArray:

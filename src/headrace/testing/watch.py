@@ -12,7 +12,6 @@ import contextvars
 import functools
 import gc
 import sys
-import sysconfig
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from headrace.plan import ExecutionPlan
+from headrace.testing.user_lines import user_line
 
 _EVENTS: dict[str, Callable[[tuple[Any, ...]], str]] = {
     "open": lambda args: f"opened {args[0]!r}",
@@ -46,7 +46,6 @@ _CALLS: dict[Any, str] = {
 """Functions in C that raise no audit event (not in every version of Python); the second is Python 3.13's."""
 _NO_IO_OF_THE_PROVIDER = {"linecache", "tokenize", "zoneinfo", "tzdata", "pytz", "dateutil"}
 """Packages that read their own files when they are first needed: for a traceback, for a time zone."""
-_STDLIB = sysconfig.get_paths()["stdlib"]
 
 
 @dataclass
@@ -106,16 +105,15 @@ def _audit(event: str, args: tuple[Any, ...]) -> None:
 
 def _place(frame: FrameType | None) -> str | None:
     """Where in the user's code this is, as " (file:line)"; None for an import and the like."""
-    place = ""
+    frames = []
     while frame is not None:
         file = frame.f_code.co_filename
         package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
         if file.startswith(("<frozen importlib", "<frozen zipimport")) or package in _NO_IO_OF_THE_PROVIDER:
             return None
-        if not place and not file.startswith(("<", _STDLIB)):
-            place = f" ({file.rpartition('/')[2]}:{frame.f_lineno})"
+        frames.append((file, frame.f_lineno))
         frame = frame.f_back
-    return place
+    return user_line(frames)
 
 
 def _notice_call(frame: FrameType, event: str, arg: Any) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from headrace.display import html_text
-from headrace.execute.promises import SAMPLE_ROWS
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
 from headrace.plan import UnknownPartitioning
+from headrace.promises.checks import SAMPLE_ROWS
 from headrace.provider import AggregatePushdown, Pushdown
 from headrace.spark.explain.joins import join_entries, taken_joins
 from headrace.spark.explain.physical_plan import (

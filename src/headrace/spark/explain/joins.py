@@ -18,6 +18,7 @@ from headrace.spark.explain.physical_plan import (
     scans_of,
 )
 from headrace.spark.planner import Planner
+from headrace.tables.wrapping import innermost
 
 _OFFERED = ("Inner", "LeftOuter", "RightOuter")
 _BELOW_JOINS = (*PASS_ROWS_ON, *EXCHANGES, "FilterExec", "SortExec")
@@ -46,7 +47,7 @@ def _offered(join: OfferedJoin) -> str:
 
 
 def _why_not_offered(found: FoundScan, scan: PlannedScan, planner: Planner, frame: DataFrame) -> str:
-    if not isinstance(scan.table.provider, JoiningProvider):
+    if not isinstance(innermost(scan.table.provider), JoiningProvider):
         return ""
     step = _join_above(found.above)
     if step is None:
@@ -54,7 +55,7 @@ def _why_not_offered(found: FoundScan, scan: PlannedScan, planner: Planner, fram
     sides = [side for index, side in enumerate(elements(step.node.children())) if index != step.child]
     others = [other for side in sides for other in scans_of(side, (), False)]
     records = [planner.scans.find(str(other.scan.planId())) for other in others]
-    if not any(one is not None and isinstance(one.table.provider, JoiningProvider) for one in records):
+    if not any(one is not None and isinstance(innermost(one.table.provider), JoiningProvider) for one in records):
         return ""  # with what Headrace does not read, or cannot join
     if step.name != "CartesianProductExec" and step.node.joinType().toString() not in _OFFERED:
         return f"Spark never offers a join of this type ({step.node.joinType().toString()})"

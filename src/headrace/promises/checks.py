@@ -1,9 +1,13 @@
-"""Run-time verification: promises of a provider, checked on the rows of a partition; runs where ``execute`` runs."""
+"""The promises of one scan, and the check of them on the rows of a partition; runs where the rows are read.
+
+``verify`` checks rows while Spark reads them, the testing kit those of its own scans. Whether rows are missing (of a
+filter, a limit, an aggregate) shows only beside all rows of the table: the kit alone checks that.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -12,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.arrow.rows import counted, row_keys, shown
-from headrace.errors import BrokenPromiseError, EvaluationError
-from headrace.execute.ordering import first_disorder, order_text
+from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
 from headrace.plan import SortKey
+from headrace.promises.ordering import first_disorder, order_text
 
 SAMPLE_ROWS = 64
 _MOST_KEYS = 1_000_000
@@ -24,7 +28,7 @@ _MOST_KEYS = 1_000_000
 class SeenKeys:
     """Which partition of a scan has rows of which hash key; shared by the partitions that run in one process.
 
-    Knows the first million keys, and says nothing of others. Thread-safe.
+    Remembers the first million keys, and says nothing of others. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -61,105 +65,110 @@ class Promises:
     seen_keys: SeenKeys = field(default_factory=SeenKeys, compare=False)
 
     def __reduce__(self) -> Any:
-        """Without ``seen_keys``: what another process has seen cannot be known."""
+        """Without the hash and ``seen_keys``: a process does not know which keys another one has seen."""
         values = (self.provider, self.every_row, self.schema, self.filters, self.ordering, self.top_n, self.keys)
         return Promises, values
 
 
-class PromiseCheck:
+@dataclass(frozen=True)
+class Violation:
+    """Rows that break a promise. ``promise`` is a value of ``headrace.testing.Promise``, ``advice`` the remedy."""
+
+    promise: str
+    text: str
+    advice: str
+
+
+class PartitionCheck:
     """Checks the promises on the batches of one partition, in their order. Single-threaded.
 
     Of each batch either every row is looked at, or up to 64 adjacent ones at a place that is the same in every run.
+    ``select`` turns a batch of the plan's into one with the columns of ``promises.schema``, in wire types.
     """
 
     def __init__(
         self,
         promises: Promises,
-        select: Callable[[pa.RecordBatch], pa.RecordBatch],
-        *,
-        plan: str,
-        table: str,
         partition: int,
+        select: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
     ) -> None:
-        """``select`` turns a batch of the plan's into one of ``promises.schema``, in wire types."""
-        self._promises = promises
-        self._select = select
-        self._plan = plan
-        self._where = f"(table {table!r}, partition {partition})"
+        self.promises = promises
         self._partition = partition
+        self._select = select
         self._place = Random(partition)
         self._filters = list(promises.filters)
         self._last: pa.RecordBatch | None = None
 
-    def check(self, batch: pa.RecordBatch) -> None:
-        """Raises BrokenPromiseError for a batch, as ``execute`` yielded it, that breaks one."""
-        if not self._promises.every_row and batch.num_rows > SAMPLE_ROWS:
+    def violations(self, batch: pa.RecordBatch) -> Iterator[Violation]:
+        """Each promise that a row of the next batch breaks."""
+        promises = self.promises
+        if not promises.every_row and batch.num_rows > SAMPLE_ROWS:
             batch = batch.slice(self._place.randint(0, batch.num_rows - SAMPLE_ROWS), SAMPLE_ROWS)
         if not batch.num_rows:
             return
         rows = self._select(batch)
         for expr in tuple(self._filters):
-            self._check_filter(expr, rows)
-        if self._promises.keys is not None:
-            self._check_key(rows, self._promises.keys.slice(self._partition, 1))
-        if self._promises.hash_columns:
-            self._check_hash(rows.select(list(self._promises.hash_columns)))
-        if self._promises.ordering:
-            self._check_order(rows.select(list(dict.fromkeys(key.column for key in self._promises.ordering))))
+            yield from self._of_filter(expr, rows)
+        if promises.keys is not None:
+            yield from self._of_key(rows, promises.keys.slice(self._partition, 1))
+        if promises.hash_columns:
+            yield from self._of_hash(rows.select(list(promises.hash_columns)))
+        if promises.ordering:
+            yield from self._of_order(rows.select(list(dict.fromkeys(key.column for key in promises.ordering))))
 
-    def _check_filter(self, expr: Expr, rows: pa.RecordBatch) -> None:
+    def _of_filter(self, expr: Expr, rows: pa.RecordBatch) -> Iterator[Violation]:
         try:
             wrong = pc.invert(pc.fill_null(expr.evaluate(rows), False))
         except (EvaluationError, NotImplementedError):  # whether Spark would fail here too, its settings decide
             self._filters.remove(expr)
             return
-        if pc.any(wrong).as_py():
-            count = pc.sum(wrong).as_py()
-            raise BrokenPromiseError(
-                "filters",
-                f"{self._promises.provider} answered EXACT for the filter `{expr!r}`, but {self._plan}.execute yielded "
-                f"{counted(count, 'row')} for which it is not true {self._where}: "
-                f"{_shown(rows, pc.indices_nonzero(wrong))}. Filter these rows out in execute, or answer INEXACT",
-            )
+        if not pc.any(wrong).as_py():
+            return
+        text = f"answered EXACT for `{expr!r}`, but partition {self._partition} has {_counted(wrong, 'row')} for which "
+        text += f"it is not true: {_shown(rows.select(sorted(expr.columns())), wrong)}"
+        yield Violation("filters", text, "Filter these rows out in execute, or answer INEXACT")
 
-    def _check_key(self, rows: pa.RecordBatch, key: pa.RecordBatch) -> None:
+    def _of_key(self, rows: pa.RecordBatch, key: pa.RecordBatch) -> Iterator[Violation]:
         columns = rows.select(key.schema.names)
         equal = pa.scalar(True)
         for column, stated in zip(columns.columns, key.columns, strict=True):
             equal = pc.and_(equal, _equals(column, stated[0]))
         wrong = pc.invert(equal)
         if pc.any(wrong).as_py():
-            raise BrokenPromiseError(
-                "partitioning",
-                f"{self._plan} is partitioned by keys, and this partition's is {_shown(key, [0])}, but execute yielded "
-                f"{counted(pc.sum(wrong).as_py(), 'other row')} {self._where}: "
-                f"{_shown(columns, pc.indices_nonzero(wrong))}. Partition i must hold just the rows of keys[i]",
-            )
+            text = f"states that partition {self._partition} holds the rows with {_shown(key)}, but it has"
+            text += f" {_counted(wrong, 'other row')}: {_shown(columns, wrong)}"
+            yield Violation("partitioning", text, "Partition i must hold just the rows of keys[i]")
 
-    def _check_hash(self, keys: pa.RecordBatch) -> None:
+    def _of_hash(self, keys: pa.RecordBatch) -> Iterator[Violation]:
         distinct = pa.Table.from_batches([keys]).group_by(keys.schema.names).aggregate([])
         for row, key in enumerate(row_keys(distinct)):
-            other = self._promises.seen_keys.other_partition(key, self._partition)
+            other = self.promises.seen_keys.other_partition(key, self._partition)
             if other is not None:
-                raise BrokenPromiseError(
-                    "partitioning",
-                    f"{self._plan} is partitioned by a hash of ({', '.join(keys.schema.names)}), but partition {other} "
-                    f"has rows with {shown(distinct, [row])} too {self._where}. Equal rows must be in one partition",
+                text = (
+                    f"states a partitioning by a hash of ({', '.join(keys.schema.names)}), but partitions {other} and "
+                    f"{self._partition} have equal rows: {shown(distinct, [row])}"
                 )
+                yield Violation("partitioning", text, "Equal rows must be in one partition")
+                return
 
-    def _check_order(self, rows: pa.RecordBatch) -> None:
+    def _of_order(self, rows: pa.RecordBatch) -> Iterator[Violation]:
         """The last row that was looked at must not come after any of these."""
         compared = rows if self._last is None else pa.concat_batches([self._last, rows])
         self._last = rows.slice(rows.num_rows - 1)
-        row = first_disorder(compared, self._promises.ordering)
+        row = first_disorder(compared, self.promises.ordering)
         if row is not None:
-            order = ", ".join(map(order_text, self._promises.ordering))
-            stated = "a top-n was answered EXACT, in the order" if self._promises.top_n else "partitions are sorted by"
-            raise BrokenPromiseError(
-                "ordering",
-                f"{self._plan}: {stated} {order}, but execute yielded {_shown(compared, [row])} before "
-                f"{_shown(compared, [row + 1])} {self._where}. Sort the rows, or do not state the order",
-            )
+            order = ", ".join(map(order_text, self.promises.ordering))
+            place = f"{_shown(compared.slice(row, 1))} comes before {_shown(compared.slice(row + 1, 1))}"
+            if self.promises.top_n:
+                text = f"answered EXACT for the first rows by {order}, but {place}"
+                yield Violation("top-n", text, "Sort the rows, or answer INEXACT")
+            else:
+                text = f"states that partition {self._partition} is sorted by {order}, but {place}"
+                yield Violation("ordering", text, "Sort the rows, or do not state the order")
+
+
+def _counted(wrong: pa.BooleanArray, noun: str) -> str:
+    return counted(pc.sum(wrong).as_py(), noun)
 
 
 def _equals(column: pa.Array, value: pa.Scalar) -> pa.Array:
@@ -172,6 +181,6 @@ def _equals(column: pa.Array, value: pa.Scalar) -> pa.Array:
     return pc.fill_null(equal, False)
 
 
-def _shown(rows: pa.RecordBatch, which: Any) -> str:
-    indices = which.to_pylist() if isinstance(which, pa.Array) else which
+def _shown(rows: pa.RecordBatch, chosen: pa.BooleanArray | None = None) -> str:
+    indices = range(rows.num_rows) if chosen is None else pc.indices_nonzero(chosen).to_pylist()
     return shown(pa.Table.from_batches([rows]), indices)

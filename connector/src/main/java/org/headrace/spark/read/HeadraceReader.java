@@ -219,6 +219,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   /** Reads an Arrow message of the current frame and hands it on; it is closed afterwards. */
+  @SuppressWarnings("try") // AutoCloseable.close may be interrupted; that of Arrow's messages is not
   private <T extends ArrowMessage> void read(String what, Decoding<T> decoding, BiConsumer<T, ArrowBuf> taking)
       throws IOException {
     if (columns == null) {

@@ -32,6 +32,7 @@ import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
 import org.apache.spark.sql.types.StructType;
+import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.read.HeadracePartition;
 import org.headrace.spark.read.HeadraceReaderFactory;
@@ -45,7 +46,8 @@ public final class HeadraceScan
         SupportsReportPartitioning,
         SupportsReportOrdering,
         SupportsReportStatistics,
-        SupportsRuntimeV2Filtering {
+        SupportsRuntimeV2Filtering,
+        Versions.FilteredEstimates {
   /** A longer list of values skips little for what it costs to send, so the scan goes without. */
   private static final int MOST_VALUES = 10_000;
 
@@ -244,7 +246,7 @@ public final class HeadraceScan
     };
   }
 
-  /** Asked from 4.3 on, so no override: where it is false, Spark puts the filters that were pushed back above the scan. */
+  @Override
   public boolean reflectsFullyPushedDownFilters() {
     return !filtersComeBack;
   }

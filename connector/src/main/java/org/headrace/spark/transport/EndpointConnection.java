@@ -244,7 +244,7 @@ final class EndpointConnection implements PartitionConnection {
   }
 
   private void close() {
-    try (SocketChannel c = channel; Selector s = selector) {
+    try (channel; selector) {
       frames.cancel();
     } catch (IOException e) {
       // Closing a socket that is already broken: there is nothing left to release.

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import ScanEndedError, SchemaMismatchError, SinkClosedError
+from headrace.execute.stopping import Ending
 from headrace.push import packing
 from headrace.push.channel import END, Channel
 from headrace.push.packing import MANY_BATCHES, SMALL_ROWS, Packing
@@ -237,7 +238,7 @@ def test_write_after_the_end_raises_what_it_does_for_any_batch() -> None:
 
     sink, channel, _ = new_sink()
     sink.write(batch(1))
-    channel.end_scan("enough")
+    channel.end_scan(Ending("limit", "enough"))
     assert (sink.stats.waiting, channel._lanes.memory) == (0, 0)
     with pytest.raises(ScanEndedError, match="enough"):
         sink.write(batch(2))

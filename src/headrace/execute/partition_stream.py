@@ -19,7 +19,7 @@ from headrace.arrow.types import wire_schema
 from headrace.errors import SchemaMismatchError
 from headrace.execute.live import LivePlan
 from headrace.execute.promises import PromiseCheck, Promises
-from headrace.execute.stopping import StopFlag
+from headrace.execute.stopping import Ending, StopFlag
 from headrace.plan import ExecutionPlan
 
 _END = object()
@@ -118,9 +118,9 @@ class PartitionStream:
             yield from self._converted(batch, kept)
 
     @property
-    def why_stopped(self) -> str:
-        """The reason of whoever requested the stop; empty if nobody did."""
-        return self._stop.reason
+    def ending(self) -> Ending | None:
+        """Why it was stopped, said by whoever requested the stop; None if nobody did."""
+        return self._stop.ending
 
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""

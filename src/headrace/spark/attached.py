@@ -30,7 +30,7 @@ class Attached(Protocol):
         """Which Spark it is, for ``repr``."""
 
     def require_alive(self) -> None:
-        """Raises HeadraceError where Spark was stopped, TransportError where it is gone."""
+        """Raises ClosedError where Spark was stopped, TransportError where it is gone."""
 
     def error_behind(self, error: BaseException) -> HeadraceError | None:
         """The Headrace error that made Spark raise ``error``; None where there is none. Never raises."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import HeadraceError, StreamError
+from headrace.errors import ClosedError, HeadraceError, ResultClosedError
 from headrace.execute.failure import Failure
 from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.keys import key_batch
@@ -106,7 +106,7 @@ class Planner:
             self._scans.clear()
             self._tickets.clear()
         for inbox in inboxes:
-            inbox.fail(StreamError("the session context was closed while this query ran"))
+            inbox.fail(ResultClosedError("the session context was closed while this query ran"))
         for ticket in tickets:
             self._endpoint.withdraw(ticket)
 
@@ -166,7 +166,7 @@ class Planner:
         return {}
 
     def _application_end(self, _question: dict[str, Any]) -> dict[str, Any]:
-        self.spark_lost(HeadraceError("Spark was stopped"))
+        self.spark_lost(ClosedError("Spark was stopped"))
         return {}
 
     def _result_partitions(self, question: dict[str, Any]) -> dict[str, Any]:

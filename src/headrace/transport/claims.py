@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
+from headrace.execute.stopping import Ending
 from headrace.transport.frames import FrameWriter
 from headrace.transport.seal import Seals
 
@@ -34,7 +35,7 @@ class PartitionServer(Protocol):
     def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
         """Move frames up to END or ERROR, on a thread of its own. May raise OSError when the peer is gone."""
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Ending) -> None:
         """The peer is gone or the endpoint closes. At most once, on any thread but the endpoint's own, which does
         not wait for it; ``serve`` may have ended meanwhile.
         """

@@ -9,7 +9,7 @@ import threading
 import time
 
 from headrace.execute.partition_stream import PartitionStream, ScanTask
-from headrace.execute.stopping import StopFlag, StopRequested, is_importing
+from headrace.execute.stopping import Ending, StopFlag, StopRequested, is_importing
 from headrace.transport.seal import Seals
 from headrace.transport.serve import serve_partition
 
@@ -36,7 +36,7 @@ class DriverPartition:
         self._thread_id = threading.get_ident()
         serve_partition(sock, nonce, self._stream, self._await_reason, seals.sent)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Ending) -> None:
         self._stop.request(reason)
         self._stopped.set()
 

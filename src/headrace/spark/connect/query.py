@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from headrace.errors import ScanEndedError, TransportError
+from headrace.errors import ResultClosedError, TransportError
 from headrace.spark import versions
 from headrace.spark.connect.failures import translate
 from headrace.spark.connect.patience import answers
@@ -80,7 +80,7 @@ class ConnectQuery:
         """Asks repeatedly: what has not begun cannot be interrupted."""
         with self._changed:
             if self._batches or not self._whole:
-                self._fail(ScanEndedError(reason))
+                self._fail(ResultClosedError(reason))
         deadline = monotonic() + _CANCEL_SECONDS
         while not self._over.wait(_CANCEL_AGAIN_SECONDS) and monotonic() < deadline:
             if self._spark.is_stopped or not answers(self._spark.client):

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
-from headrace.errors import HeadraceError
+from headrace.errors import ClosedError, HeadraceError
 from headrace.negotiate.pickling import pickled_table
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch, versions
@@ -42,7 +42,7 @@ class ConnectSpark:
         if planning not in ("client", "server"):
             raise ValueError(f"planning must be 'client' or 'server', not {planning!r}")
         if spark.is_stopped:
-            raise HeadraceError("this SparkSession was stopped; make a new one")
+            raise ClosedError("this SparkSession was stopped; make a new one")
         be_told_of_a_lost_server(spark.client)
         be_told_of_causes(spark.client)
         with headrace_errors():
@@ -94,7 +94,7 @@ class ConnectSpark:
 
     def require_alive(self) -> None:
         if self.spark.is_stopped:
-            raise HeadraceError("the Spark Connect session was stopped; close this SessionContext and make a new one")
+            raise ClosedError("the Spark Connect session was stopped; close this SessionContext and make a new one")
 
     def error_behind(self, error: BaseException) -> HeadraceError | None:
         return translate(error)

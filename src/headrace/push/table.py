@@ -8,6 +8,7 @@ from collections import deque
 
 import pyarrow as pa
 
+from headrace.arrow.sizes import BATCH_ROWS, PUSHED_BYTES
 from headrace.errors import ScanEndedError, StreamConsumedError, StreamError
 from headrace.execute.failure import traceback_of
 from headrace.execute.live import LivePlan, LiveTable, MergingSource
@@ -16,9 +17,6 @@ from headrace.plan import ExecutionPlan, ScanRequest, UnknownPartitioning
 from headrace.push.channel import END, HINT_S, Channel, End, Reader
 from headrace.push.packing import Packed, Packing
 
-# What is taken at once and sent as one batch: the size that suits Spark best, whatever size was written.
-_TAKEN_ROWS = 64 * 1024
-_TAKEN_BYTES = 8 << 20
 _MAX_REASON_CHARS = 300
 _REMEMBERED_QUERIES = 1000
 _QUERY_END_S = 0.5  # from the end of a killed task until Spark says how its query ended
@@ -121,11 +119,11 @@ class ChannelStream(MergingSource):
             taken: list[Packed] | End = []
             if not self._begun:
                 self._begun = True
-                taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES, HINT_S)
+                taken = self._reader.take(BATCH_ROWS, PUSHED_BYTES, HINT_S)
                 if taken == [] and not self._channel.stats.batches_written:
                     _LOG.warning(_UNWRITTEN, self._channel.name, HINT_S)
             while taken == []:
-                taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES)
+                taken = self._reader.take(BATCH_ROWS, PUSHED_BYTES)
             if taken is END:
                 raise StopIteration
             assert isinstance(taken, list)

@@ -63,10 +63,11 @@ spark-tests: $(STAMP) $(JAR)  ## Run Spark's own tests of the Python Data Source
 jars: $(STAMP)  ## Compile the connector against every Spark and compare the class files
 	$(BIN)/python -m tools.classes
 
-lint: $(STAMP)  ## Check style and types
+lint: $(STAMP)  ## Check style and types, and the connector for javac's warnings
 	$(BIN)/ruff check $(PYTHON_CODE)
 	$(BIN)/ruff format --check $(PYTHON_CODE)
 	$(BIN)/mypy
+	$(BIN)/python -m tools.java_lint
 
 docs: $(STAMP)  ## Build the documentation site into build/site; a broken link fails
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

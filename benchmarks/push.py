@@ -141,7 +141,7 @@ def _batch_sizes(bench: Bench) -> list[Case]:
 def flushing(run: Callable[[], Rows]) -> Rows:
     """Headrace with merging switched off: each batch is taken alone and sent at once."""
     with (
-        mock.patch.object(headrace.push.table, "_TAKEN_ROWS", 1),
+        mock.patch.object(headrace.push.table, "BATCH_ROWS", 1),
         mock.patch.object(headrace.push.packing, "MANY_BATCHES", sys.maxsize),
     ):
         return run()

@@ -6,6 +6,7 @@ from headrace.arrow.sources import BatchSource, Interruptible
 from headrace.catalog import CatalogProvider
 from headrace.errors import (
     BrokenPromiseError,
+    ClosedError,
     DeregisteredError,
     EvaluationError,
     HeadraceError,
@@ -13,6 +14,7 @@ from headrace.errors import (
     ProducerLostError,
     ProviderError,
     RegistrationError,
+    ResultClosedError,
     ScanEndedError,
     SchemaMismatchError,
     SinkClosedError,
@@ -103,6 +105,7 @@ __all__ = [
     "Call",
     "Cast",
     "CatalogProvider",
+    "ClosedError",
     "Column",
     "ColumnStats",
     "Comparison",
@@ -141,6 +144,7 @@ __all__ = [
     "PruningPredicate",
     "Pushdown",
     "RegistrationError",
+    "ResultClosedError",
     "ResultStream",
     "ScanEndedError",
     "ScanRequest",

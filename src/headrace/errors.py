@@ -9,9 +9,11 @@ HeadraceError
 ├── SchemaMismatchError
 ├── BrokenPromiseError
 ├── EvaluationError
+├── ClosedError
 ├── StreamError
-│   ├── SinkClosedError
+│   ├── SinkClosedError, also a ClosedError
 │   ├── ScanEndedError
+│   │   └── ResultClosedError, also a ClosedError
 │   ├── StreamConsumedError
 │   ├── WriteTimeout
 │   ├── ProducerLostError
@@ -20,6 +22,10 @@ HeadraceError
 """
 
 from __future__ import annotations
+
+from typing import Literal
+
+ScanEnd = Literal["limit", "cancelled", "failed", "lost"]
 
 
 class HeadraceError(Exception):
@@ -96,16 +102,32 @@ class EvaluationError(HeadraceError):
         return f"[{self.condition}] {self.args[1]}"
 
 
+class ClosedError(HeadraceError):
+    """A context, a result stream or a sink that is closed was used, or a context whose Spark was stopped."""
+
+
 class StreamError(HeadraceError):
     """Something about a streaming table or a result stream."""
 
 
-class SinkClosedError(StreamError):
+class SinkClosedError(StreamError, ClosedError):
     """Written to after ``close()`` or ``fail()``: you ended this sink yourself."""
 
 
 class ScanEndedError(StreamError):
-    """The reading query ended (LIMIT reached, cancelled, failed): nobody will read this."""
+    """The reading query ended, so nobody will read this.
+
+    ``reason`` is "limit" (the query needs no more rows), "cancelled" (somebody cancelled it, closed its result stream
+    or dropped its iterator), "failed", or "lost" (its task, its executor or Spark is gone).
+    """
+
+    def __init__(self, message: str = "", reason: ScanEnd = "cancelled") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ResultClosedError(ScanEndedError, ClosedError):
+    """A result stream was read after it, or its context, was closed before its end. ``reason`` is "cancelled"."""
 
 
 class StreamConsumedError(StreamError):

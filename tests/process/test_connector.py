@@ -1,18 +1,19 @@
-"""The connector's own checks: column vectors against Spark's, value by value (in Java), and who imports whom."""
+"""The connector's own checks, in Java: column vectors against Spark's, the protocol, damaged streams."""
 
 from __future__ import annotations
 
-import re
+import json
 
 import pytest
 
 from effort import cases
-from headrace import errors
-from java_checks import GOLDEN, compiled_checks, run_check
-from places import ROOT
+from java_checks import GOLDEN, compiled_checks, named_outcomes, run_check
 
-SOURCES = ROOT / "connector" / "src" / "main" / "java" / "org" / "headrace" / "spark"
-ROOMS = ["", "planner", "transport", "send", "results", "vectors", "read", "scan", "push", "catalog"]
+DECIMALS = ["decimal(1,0)", "decimal(9,2)", "decimal(18,6)", "decimal(19,0)", "decimal(38,0)", "decimal(38,38)"]
+NUMBERS = ["boolean", "tinyint", "smallint", "int", "bigint", "float", "double"]
+TYPES = [*NUMBERS, "date", "timestamp", "timestamp_ntz", *DECIMALS, "string", "binary"]
+COLUMN_CHECKS = [*TYPES, "dictionaries", "missing validity", "ownership", "other types", "refusals", "memory left"]
+MESSAGES = [message["name"] for message in json.loads(GOLDEN.read_text())["messages"]]
 
 
 @pytest.fixture(scope="module")
@@ -20,13 +21,34 @@ def classpath(tmp_path_factory: pytest.TempPathFactory) -> str:
     return compiled_checks(tmp_path_factory.mktemp("checks"))
 
 
+@pytest.fixture(scope="module")
+def columns(classpath: str) -> dict[str, str]:
+    return named_outcomes(classpath, "vectors.ArrowColumnsCheck")
+
+
+@pytest.fixture(scope="module")
+def protocol(classpath: str) -> dict[str, str]:
+    return named_outcomes(classpath, "transport.ProtocolCheck", str(GOLDEN))
+
+
 @pytest.mark.daily
-def test_column_vectors_agree_with_sparks_for_every_type(classpath: str) -> None:
-    assert "checks passed" in run_check(classpath, "vectors.ArrowColumnsCheck")
+def test_column_checks_of_java_are_all_listed(columns: dict[str, str]) -> None:
+    assert list(columns) == COLUMN_CHECKS
 
 
-def test_protocol_in_java_agrees_with_the_golden_bytes(classpath: str) -> None:
-    assert "all numbers agree" in run_check(classpath, "transport.ProtocolCheck", str(GOLDEN))
+@pytest.mark.daily
+@pytest.mark.parametrize("check", COLUMN_CHECKS)
+def test_column_vectors_agree_with_sparks(columns: dict[str, str], check: str) -> None:
+    assert columns[check] == "passed", columns[check]
+
+
+def test_protocol_checks_of_java_are_all_listed(protocol: dict[str, str]) -> None:
+    assert list(protocol) == ["numbers", *MESSAGES]
+
+
+@pytest.mark.parametrize("check", ["numbers", *MESSAGES])
+def test_protocol_in_java_agrees_with_the_golden_bytes(protocol: dict[str, str], check: str) -> None:
+    assert protocol[check] == "passed", protocol[check]
 
 
 def test_planner_json_in_java_agrees_with_the_golden_questions_and_answers(classpath: str) -> None:
@@ -55,22 +77,3 @@ def test_sender_to_workers_of_every_fate_is_answered_or_fails_by_name(classpath:
     count = cases(1200)
     printed = run_check(classpath, "transport.BatchSenderCheck", "0", str(count), timeout_s=30 + count)
     assert f"{count} partitions sent" in printed
-
-
-def test_java_packages_import_only_packages_that_stand_before_them() -> None:
-    found = {source.parent.relative_to(SOURCES).as_posix().strip(".") for source in SOURCES.rglob("*.java")}
-    assert found == set(ROOMS)
-    wrong = []
-    for source in SOURCES.rglob("*.java"):
-        room = source.parent.relative_to(SOURCES).as_posix().strip(".")
-        for name in re.findall(r"^import org\.headrace\.spark\.(?:(\w+)\.)?[A-Z]", source.read_text(), re.M):
-            if ROOMS.index(name) >= ROOMS.index(room):
-                wrong.append(f"{source.relative_to(SOURCES)} imports {name}")
-    assert wrong == []
-
-
-def test_java_names_only_errors_that_python_has() -> None:
-    sources = "".join(source.read_text() for source in SOURCES.rglob("*.java"))
-    names = set(re.findall(r"\bof\(\s*\"(\w*Error)\"", sources))
-    assert {"TransportError", "StreamConsumedError", "HeadraceError"} <= names
-    assert [name for name in names if not issubclass(getattr(errors, name), errors.HeadraceError)] == []

@@ -54,3 +54,20 @@ def test_worker_asked_while_it_frees_what_the_last_task_left_needs_no_second_att
 @pytest.mark.parametrize("master", ["local[2,4]", "local-cluster[1,1,1024]"])
 def test_worker_killed_while_somebody_keeps_its_connection_open_is_tried_again(master: str) -> None:
     assert findings("retried.py", master)["workers: killed"] == [1]
+
+
+ENDINGS = {
+    "limit of collect": "limit",
+    "limit of a native query": "limit",
+    "jobs cancelled": "cancelled",
+    "result stream closed": "cancelled",
+    "query failed in one of its tasks": "failed",
+    "spark stopped": "lost",
+}
+
+
+@pytest.mark.daily("*local[[]2,4]")
+@pytest.mark.parametrize("master", ["local[2]", "local[2,4]"])
+@pytest.mark.parametrize("way", ENDINGS)
+def test_scan_ended_tells_each_producer_the_ending_of_its_query(master: str, way: str) -> None:
+    assert findings("scan_endings.py", master)[way] == [ENDINGS[way]] * 2

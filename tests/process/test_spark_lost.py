@@ -44,7 +44,7 @@ def test_jvm_killed_ends_queries_with_one_named_error(signal: str, who: str) -> 
     kind, text, seconds = killed(signal)[who]
     assert (kind, text.partition(":")[0]) in [
         ("TransportError", "Spark's driver JVM is gone"),
-        *([("HeadraceError", "Spark was stopped")] if signal == "SIGTERM" else []),
+        *([("ClosedError", "Spark was stopped")] if signal == "SIGTERM" else []),
     ]
     assert seconds < SOON_S
 
@@ -83,10 +83,10 @@ def test_jvm_killed_another_context_can_be_started(signal: str) -> None:
 def test_spark_stopped_is_one_plain_error_of_every_method() -> None:
     found = findings("spark_stopped.py", timeout_s=280)
     assert {tuple(seen) for seen in found["methods"].values()} == {
-        ("HeadraceError", "Spark was stopped; close this SessionContext and make a new one")
+        ("ClosedError", "Spark was stopped; close this SessionContext and make a new one")
     }
     assert found["close"][0] == "no error"
-    assert found["attach"][0] == "HeadraceError"
+    assert found["attach"][0] == "ClosedError"
 
 
 def test_spark_stopped_releases_producers() -> None:

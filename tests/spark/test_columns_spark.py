@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.arrow.sending import LARGE_ROWS
+from headrace.arrow.sizes import LARGE_ROWS
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.protocol import TOTALS
 from raw_frames import frame, serving

@@ -42,6 +42,12 @@ def run_check(classpath: str, name: str, *arguments: str, options: tuple[str, ..
     return checked.stdout
 
 
+def named_outcomes(classpath: str, name: str, *arguments: str) -> dict[str, str]:
+    """Of a program that runs NamedChecks: for each of its checks ``passed``, or the stack trace of its error."""
+    lines = run_check(classpath, name, *arguments).splitlines()
+    return {check: outcome.replace("\\n", "\n") for check, outcome in (line.split("\t") for line in lines)}
+
+
 def java_check(name: str, directory: Path) -> list[str]:
     """How to run a check that takes its time, after compiling it into ``directory``; its arguments are to follow."""
     return ["java", *OPENS, "-cp", compiled_checks(directory), name]

@@ -13,6 +13,7 @@ import pytest
 
 from channels import PATIENCE_S, blocked, drain, hungry, put
 from headrace.errors import ScanEndedError, SinkClosedError, StreamConsumedError, WriteTimeout
+from headrace.execute.stopping import Ending
 from headrace.push.channel import Channel
 from pushing import InBackground
 
@@ -135,7 +136,7 @@ def test_channel_size_below_one_is_refused(sizes: tuple[int, int, int]) -> None:
 
 def test_claim_second_time_raises_for_ever() -> None:
     channel: Channel[int] = Channel("x", partitions=2)
-    channel.claim(0).end("cancelled")
+    channel.claim(0).end(Ending("cancelled", "cancelled"))
     channel.claim(1)
     for partition in (0, 1, 0):
         with pytest.raises(
@@ -148,7 +149,7 @@ def test_claim_second_time_raises_for_ever() -> None:
 
 def test_claim_after_scan_ended_raises_with_the_reason() -> None:
     channel: Channel[int] = Channel("t", partitions=2)
-    channel.end_scan("query cancelled")
+    channel.end_scan(Ending("cancelled", "query cancelled"))
     with pytest.raises(ScanEndedError, match="query cancelled"):
         channel.claim(1)
 
@@ -195,7 +196,7 @@ def test_offer_async_scan_ends_while_blocked_raises() -> None:
         writing = asyncio.create_task(channel.offer_async(2, 1, 1))
         while not channel._lanes.blocked:
             await asyncio.sleep(0)
-        InBackground(lambda: channel.end_scan("LIMIT")).result()
+        InBackground(lambda: channel.end_scan(Ending("limit", "LIMIT"))).result()
         with pytest.raises(ScanEndedError, match="LIMIT"):
             await asyncio.wait_for(writing, PATIENCE_S)
 

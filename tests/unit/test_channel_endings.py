@@ -10,6 +10,7 @@ import pytest
 
 from channels import blocked, hungry, put
 from headrace.errors import DeregisteredError, ProducerLostError, ScanEndedError, SinkClosedError
+from headrace.execute.stopping import Ending
 from headrace.push.channel import END, Channel
 from pushing import InBackground
 
@@ -27,8 +28,8 @@ PRODUCER_ENDS: dict[str, tuple[Callable[[Channel[Any]], None], type[Exception], 
     ),
 }
 READER_ENDS: dict[str, Callable[[Channel[Any]], None]] = {
-    "end": lambda channel: channel._readers[0].end("LIMIT reached"),
-    "end_scan": lambda channel: channel.end_scan("LIMIT reached"),
+    "end": lambda channel: channel._readers[0].end(Ending("limit", "LIMIT reached")),
+    "end_scan": lambda channel: channel.end_scan(Ending("limit", "LIMIT reached")),
 }
 
 
@@ -131,7 +132,7 @@ def test_end_after_clean_end_is_no_op() -> None:
     channel.close()
     with channel.claim(0) as reader:
         assert reader.take(1, 1) is END
-    channel.end_scan("too late")
+    channel.end_scan(Ending("limit", "too late"))
     assert channel.stats.state == "finished"
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from channels import PATIENCE_S, blocked, drain, hungry, put
 from headrace.errors import ScanEndedError, SinkClosedError, WriteTimeout
+from headrace.execute.stopping import Ending
 from headrace.push.channel import END, Channel
 from pushing import InBackground
 
@@ -85,21 +86,21 @@ def test_partition_closed_alone_ends_its_reader_alone() -> None:
 
 def test_one_reader_ends_early_others_and_shared_writes_go_on() -> None:
     channel: Channel[str] = Channel("t", partitions=2)
-    channel.claim(0).end("LIMIT")
+    channel.claim(0).end(Ending("limit", "LIMIT"))
     with pytest.raises(ScanEndedError, match="LIMIT"):
         put(channel, "a", partition=0)
     put(channel, "b", partition=1)
     put(channel, "c")
     other = channel.claim(1)
     assert sorted(other.take(9, 99)) == ["b", "c"]  # type: ignore[arg-type]
-    other.end("LIMIT too")
+    other.end(Ending("limit", "LIMIT too"))
     with pytest.raises(ScanEndedError, match="LIMIT"):
         put(channel, "d")
 
 
 def test_shared_write_readers_ended_early_and_cleanly_is_refused() -> None:
     channel: Channel[str] = Channel("t", partitions=2)
-    channel.claim(0).end("LIMIT")
+    channel.claim(0).end(Ending("limit", "LIMIT"))
     channel.close(1)
     put(channel, "partition 1 can still read this")
     assert len(drain(channel.claim(1))) == 1
@@ -220,7 +221,7 @@ def test_reader_ends_early_gives_the_memory_of_its_lane_back_to_the_others() -> 
         channel.offer("finds no room", 1, 10, 1, timeout_s=0)
     waiting = InBackground(lambda: channel.offer("waits for room", 1, 10, 1))
     blocked(channel)
-    ending.end("its limit was reached")
+    ending.end(Ending("limit", "its limit was reached"))
     waiting.result()
     assert channel._lanes.memory == 10
     channel.offer("finds room", 1, 10, 1, timeout_s=0)

@@ -19,6 +19,7 @@ from headrace.errors import (
     StreamConsumedError,
     WriteTimeout,
 )
+from headrace.execute.stopping import Ending
 from headrace.push.channel import END, Channel, Reader
 
 CAPACITY, MAX_BYTES, PARTITIONS = 3, 40, 2
@@ -192,9 +193,9 @@ class ChannelMachine(RuleBasedStateMachine):
     @rule(partition=st.none() | PARTITION)
     def end(self, partition: int | None) -> None:
         if partition is None:
-            self.channel.end_scan("enough")
+            self.channel.end_scan(Ending("limit", "enough"))
         elif partition in self.readers:
-            self.readers[partition].end("enough")
+            self.readers[partition].end(Ending("limit", "enough"))
         else:
             return
         for each in range(PARTITIONS) if partition is None else [partition]:

@@ -79,7 +79,7 @@ def test_coalescing_writer_large_batch_goes_after_the_queued_ones(gate: GatedWri
 
 
 def test_coalescing_writer_full_queue_blocks_the_caller(gate: GatedWriter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coalesce, "MERGED_ROWS", 10)
+    monkeypatch.setattr(coalesce, "BATCH_ROWS", 10)
     out = coalescing(gate)
     out.send(numbers(0, 1))
     assert gate.entered.acquire(timeout=TIMEOUT_S)

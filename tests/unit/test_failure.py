@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import pickle
+from typing import get_args
 
 import pytest
 
 import headrace as hr
+from headrace.errors import ScanEnd
 from headrace.execute.failure import Failure, error_of, headline_of
 from headrace.execute.rebuild import put_together
 from headrace.push.channel import Channel
@@ -85,3 +88,23 @@ def test_sink_that_fails_with_any_exception_is_told_to_the_reader(name: str) -> 
             next(stream)
         assert type(told.value) not in (StopIteration, StopAsyncIteration)
         check_told(name, Failure.of(told.value).to_exception())
+
+
+@pytest.mark.parametrize("reason", get_args(ScanEnd))
+def test_scan_ended_error_keeps_its_reason_as_data(reason: ScanEnd) -> None:
+    error = hr.ScanEndedError("the scan ended", reason)
+    for told in (
+        Failure.from_json(Failure.of(error).to_json()).to_exception(),
+        error_of(Failure.of(error).to_json(), "what Spark says"),
+        pickle.loads(pickle.dumps(error)),
+    ):
+        assert type(told) is hr.ScanEndedError
+        assert told.reason == reason
+        assert str(told) == "the scan ended"
+
+
+@pytest.mark.parametrize("kind", [hr.ClosedError, hr.ResultClosedError, hr.SinkClosedError])
+def test_error_of_something_closed_is_a_closed_error_after_its_way(kind: type[hr.HeadraceError]) -> None:
+    told = Failure.from_json(Failure.of(kind("it is closed")).to_json()).to_exception()
+    assert type(told) is kind
+    assert isinstance(told, hr.ClosedError)

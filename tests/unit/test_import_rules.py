@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from fnmatch import fnmatchcase
 
 from source_imports import imports, modules
@@ -100,6 +101,16 @@ def test_outside_modules_are_imported_only_where_they_belong() -> None:
         if (owners := OUTSIDE.get(target.partition(".")[0])) is not None and not allowed(module, owners)
     ]
     assert misplaced == []
+
+
+def test_version_of_pyspark_is_asked_for_in_one_module() -> None:
+    asking = [
+        module
+        for module, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "pyspark.__version__"
+    ]
+    assert set(asking) == {"spark.versions"}
 
 
 def test_channel_knows_nothing_of_arrow() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-from headrace.transport import paced
+from headrace.arrow.sizes import LARGE_BYTES
 from headrace.transport.frames import FrameWriter, read_frame
 from headrace.transport.paced import PacedWriter
 from headrace.transport.protocol import ASKING, LEAVING, FrameKind
@@ -18,7 +18,7 @@ from raw_frames import NONCE
 TIMEOUT_S = 10.0
 SCHEMA = pa.schema([("i", pa.int64())])
 SMALL = pa.record_batch({"i": pa.array(range(3))})
-LARGE = pa.record_batch({"i": pa.array(range(paced.LARGE_BYTES // 8))})
+LARGE = pa.record_batch({"i": pa.array(range(LARGE_BYTES // 8))})
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import ScanEndedError, SchemaMismatchError, SinkClosedError
+from headrace.execute.stopping import Ending
 from headrace.push import packing
 from headrace.push.channel import END, Channel
-from headrace.push.packing import MANY_BATCHES, SMALL_ROWS, Packing
+from headrace.push.packing import MANY_BATCHES, PACKED_ROWS, Packing
 from headrace.push.sink import TableSink
 
 SCHEMA = pa.schema([("x", pa.int64()), ("s", pa.string())])
@@ -131,7 +132,7 @@ def test_packing_without_columns_or_with_little_room_stays_with_batches() -> Non
 def test_small_size_is_what_a_batch_shows_and_0_if_that_is_much() -> None:
     batches = Packing(SCHEMA, MANY_BATCHES)
     assert batches.small_size(batch(*range(100))) == batch(*range(100)).get_total_buffer_size()
-    assert batches.small_size(batch(*range(SMALL_ROWS + 1))) == 0
+    assert batches.small_size(batch(*range(PACKED_ROWS + 1))) == 0
     assert batches.small_size(batch()) == 0
     rows = [{"x": i, "s": "y" * 1000} for i in range(1000)]
     wide = pa.RecordBatch.from_pylist(rows, SCHEMA)
@@ -139,7 +140,7 @@ def test_small_size_is_what_a_batch_shows_and_0_if_that_is_much() -> None:
     assert 10_000 < batches.small_size(wide.slice(500, 10)) < 12_000
 
 
-@pytest.mark.parametrize(("limit", "most"), [("_PACK_ROWS", 50), ("_PACK_BYTES", 500)])
+@pytest.mark.parametrize(("limit", "most"), [("BATCH_ROWS", 50), ("PUSHED_BYTES", 500)])
 def test_write_full_pack_starts_another(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
     monkeypatch.setattr(packing, limit, most)
     sink, channel, batches = new_sink()
@@ -152,7 +153,7 @@ def test_write_full_pack_starts_another(monkeypatch: pytest.MonkeyPatch, limit: 
 
 def test_write_small_and_large_batches_keep_their_order() -> None:
     sink, channel, batches = new_sink()
-    large = pa.concat_batches([batch(*range(1000, 1000 + SMALL_ROWS)), batch(5000)])
+    large = pa.concat_batches([batch(*range(1000, 1000 + PACKED_ROWS)), batch(5000)])
     table = pa.Table.from_batches([batch(6000), batch(6001)])
     for data in [batch(1), batch(2), large, batch(3), table, batch(4), large.slice(5, 2)]:
         sink.write(data)
@@ -160,7 +161,7 @@ def test_write_small_and_large_batches_keep_their_order() -> None:
     assert any(isinstance(item, pa.Buffer) for item in items)
     assert any(isinstance(item, pa.RecordBatch) for item in items)
     (merged,) = batches.merged(items)
-    expected = [1, 2, *range(1000, 1000 + SMALL_ROWS), 5000, 3, 6000, 6001, 4, 1005, 1006]
+    expected = [1, 2, *range(1000, 1000 + PACKED_ROWS), 5000, 3, 6000, 6001, 4, 1005, 1006]
     assert values([merged]) == expected
     assert merged.schema.equals(SCHEMA, check_metadata=True)
 
@@ -237,7 +238,7 @@ def test_write_after_the_end_raises_what_it_does_for_any_batch() -> None:
 
     sink, channel, _ = new_sink()
     sink.write(batch(1))
-    channel.end_scan("enough")
+    channel.end_scan(Ending("limit", "enough"))
     assert (sink.stats.waiting, channel._lanes.memory) == (0, 0)
     with pytest.raises(ScanEndedError, match="enough"):
         sink.write(batch(2))

@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from broken_arrays import MANY_ROWS, broken_batch
-from headrace.arrow.sending import LARGE_ROWS
+from headrace.arrow.sizes import LARGE_ROWS
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.stopping import StopFlag
 from headrace.transport.frames import SPLIT_BYTES, FrameWriter, read_frame

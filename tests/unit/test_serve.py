@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace.arrow import conversion
 from headrace.execute.partition_stream import PartitionStream, ScanTask
-from headrace.execute.stopping import StopFlag
+from headrace.execute.stopping import Ending, StopFlag
 from headrace.transport.frames import Frame, read_frame
 from headrace.transport.protocol import FrameKind
 from headrace.transport.serve import serve_partition
@@ -39,14 +39,14 @@ def served(batches: Callable[[StopFlag], Iterator[pa.RecordBatch]], schema: pa.S
 
 def stopped_between_batches(stop: StopFlag) -> Iterator[pa.RecordBatch]:
     yield numbers(3)
-    stop.request("nobody asked for more")
+    stop.request(Ending("limit", "nobody asked for more"))
     yield numbers(3)
 
 
 def stopped_and_ending_as_if_it_were_whole(stop: StopFlag) -> Iterator[pa.RecordBatch]:
     """As a source does whose ``interrupt`` makes it end, or code that swallows what is raised in it."""
     yield numbers(3)
-    stop.request("nobody asked for more")
+    stop.request(Ending("limit", "nobody asked for more"))
 
 
 def stopped_and_raising_in_its_finally(stop: StopFlag) -> Iterator[pa.RecordBatch]:

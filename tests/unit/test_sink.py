@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import ScanEndedError, SinkClosedError, WriteTimeout
+from headrace.execute.stopping import Ending
 from headrace.push.channel import END
 from headrace.spill.arrow_spill import ArrowSpill
 from sinks import SCHEMA, batch, new_sink, received, xs
@@ -89,7 +90,7 @@ def test_write_endless_stream_is_written_as_it_comes() -> None:
     taken = reader.take(1, 1 << 20)
     assert isinstance(taken, list)
     assert xs(taken) == [[1]]
-    reader.end("LIMIT reached")
+    reader.end(Ending("limit", "LIMIT reached"))
     writing.join(PATIENCE_S)
     assert [str(error) for error in errors] == ["the scan of the streaming table 't' ended: LIMIT reached"]
     assert produced < 10

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from headrace.errors import ProducerLostError, ScanEndedError, SinkClosedError, StreamConsumedError
+from headrace.execute.stopping import Ending
 from headrace.push.channel import END, Channel
 from headrace.push.packing import Packing
 from headrace.push.sink import TableSink
 from headrace.push.table import StreamingTable
+from pushing import InBackground
 from sinks import SCHEMA, batch, new_sink, received, xs
 
 # Ends
@@ -179,7 +181,54 @@ def test_claim_again_after_the_producers_failure_gets_it_again() -> None:
 
 def test_claim_again_after_the_reader_stopped_early_is_refused_with_why() -> None:
     table, sink = streaming_table()
-    table.claim(0, 7).interrupt("the task was killed")
+    table.claim(0, 7).interrupt(Ending("lost", "the task was killed"))
     sink.fail(LookupError("later"))
     with pytest.raises(StreamConsumedError, match="the task was killed"):
         table.claim(0, 7)
+
+
+# Which ending it was
+
+
+def refusal(sink: TableSink) -> ScanEndedError:
+    with pytest.raises(ScanEndedError) as refused:
+        sink.write(batch(1))
+    return refused.value
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "expected"),
+    [
+        ("", "", "limit"),
+        ("[SPARK_JOB_CANCELLED] Job 1 cancelled", "", "cancelled"),
+        ("", "the query's iterator was dropped", "cancelled"),
+        ("[DIVIDE_BY_ZERO] Division by zero", "", "failed"),
+        ("Job 5 cancelled because SparkContext was shut down", "", "lost"),
+    ],
+)
+def test_query_ended_tells_producers_which_ending_it_was(error: str, reason: str, expected: str) -> None:
+    table, sink = streaming_table()
+    table.claim(0, 7)
+    table.query_ended(7, error, reason)
+    assert refusal(sink).reason == expected
+
+
+def test_spark_gone_tells_producers_that_the_scan_is_lost() -> None:
+    table, sink = streaming_table()
+    table.reader_lost("Spark's driver JVM is gone")
+    assert refusal(sink).reason == "lost"
+
+
+def test_reader_killed_and_query_that_ends_soon_after_has_the_ending_of_the_query() -> None:
+    table, sink = streaming_table(partitions=1)
+    stream = table.claim(0, 7)
+    stopping = InBackground(lambda: stream.interrupt(Ending("lost", "its task was killed")))
+    table.query_ended(7, "[DIVIDE_BY_ZERO] Division by zero")
+    stopping.result()
+    assert refusal(sink).reason == "failed"
+
+
+def test_reader_killed_and_query_that_goes_on_is_lost() -> None:
+    table, sink = streaming_table(partitions=1)
+    table.claim(0, 7).interrupt(Ending("lost", "its task was killed"))
+    assert refusal(sink).reason == "lost"

@@ -12,10 +12,9 @@ import pyarrow as pa
 
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.damage import DamageCheck
+from headrace.arrow.sizes import LARGE_ROWS
 from headrace.arrow.types import is_view
 
-LARGE_ROWS = 8 * 1024
-"""A batch with so many rows is not merged with others."""
 _MAX_SHARED_BYTES = 16 << 20  # of a dictionary, or of the data behind views
 _ROWS_PER_NEW_VALUE = 8  # a dictionary that is used once is worth its way if its values come so often
 _KNOWN_VALUES_PER_ROW = 4  # one that comes again with every batch may be larger

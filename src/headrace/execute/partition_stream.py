@@ -18,7 +18,7 @@ from headrace.arrow.sources import BatchSource, batch_iterator, close_sources, h
 from headrace.arrow.types import wire_schema
 from headrace.errors import BrokenPromiseError, SchemaMismatchError
 from headrace.execute.live import LivePlan
-from headrace.execute.stopping import StopFlag
+from headrace.execute.stopping import Ending, StopFlag
 from headrace.plan import ExecutionPlan
 from headrace.promises.checks import PartitionCheck, Promises
 
@@ -118,9 +118,9 @@ class PartitionStream:
             yield from self._converted(batch, kept)
 
     @property
-    def why_stopped(self) -> str:
-        """The reason of whoever requested the stop; empty if nobody did."""
-        return self._stop.reason
+    def ending(self) -> Ending | None:
+        """Why it was stopped, said by whoever requested the stop; None if nobody did."""
+        return self._stop.ending
 
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""

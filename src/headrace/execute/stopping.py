@@ -10,10 +10,23 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from headrace.errors import ScanEnd
+
 IMPORT_POLL_S = 0.02
 """How often a stop that an import has put off is tried again."""
 
 _LOG = logging.getLogger("headrace")
+
+
+class Ending(str):
+    """Why a scan is stopped: a sentence for people. ``reason`` is its word for programs, that of a ScanEndedError."""
+
+    reason: ScanEnd
+
+    def __new__(cls, reason: ScanEnd, sentence: str) -> Ending:
+        ending = super().__new__(cls, sentence)
+        ending.reason = reason
+        return ending
 
 
 class StopRequested(BaseException):
@@ -34,8 +47,8 @@ class StopFlag:
     def __init__(self, interrupt: Callable[[], bool] = lambda: True) -> None:
         """Without an ``interrupt`` the thread is stopped at its next batch only."""
         self.requested = False
-        self.reason = ""
-        """That of the first request."""
+        self.ending: Ending | None = None
+        """Of the first request."""
         self.inside = False
         self._interrupt = interrupt
         self._interrupt_source: Callable[..., object] | None = None
@@ -47,18 +60,18 @@ class StopFlag:
         interrupt = getattr(source, "interrupt", None)  # whether it is Interruptible, which is slow to ask
         self._interrupt_source = interrupt if callable(interrupt) else None
 
-    def request(self, reason: str) -> None:
+    def request(self, ending: Ending) -> None:
         """Stop the stream. Idempotent. May take as long as the source's own ``interrupt`` does, or as an import that
         user code is in; never raises."""
         with self._leaving:
-            self.reason = self.reason or reason  # first: who sees the request asks for its reason, without the lock
+            self.ending = self.ending or ending  # first: who sees the request asks for its ending, without the lock
             already, self.requested = self.requested, True
             interrupt_source = self._interrupt_source
         if already:
             return
         if interrupt_source is not None:
             try:
-                _call_interrupt(interrupt_source, reason)
+                _call_interrupt(interrupt_source, ending)
                 return
             except BaseException:  # user code may raise anything
                 _LOG.warning("%r raised; its stream is stopped at the next bytecode", interrupt_source, exc_info=True)

@@ -28,6 +28,7 @@ from headrace.errors import (
     WriteTimeout,
 )
 from headrace.execute.failure import headline_of, traceback_of
+from headrace.execute.stopping import Ending
 from headrace.push.lanes import Lane, Lanes, Offer, Outcome, Pack, Taker
 
 T = TypeVar("T")
@@ -91,7 +92,8 @@ class Reader(Generic[T]):
         self.ending: End | Exception | None = None  # what the producer left behind the last item
         self.traceback: TracebackType | None = None  # of that exception, as it was left
         self.over = False  # nothing more will be taken: it ended cleanly, or early
-        self.reason: str | None = None  # why it ended early
+        self.reason: Ending | None = None  # why it ended early
+        self._ended_early = threading.Event()
 
     def take(self, max_rows: int, max_bytes: int, timeout_s: float | None = None) -> list[T] | End:
         """Wait for an item, then return what is there at once, within the limits but at least one item.
@@ -104,7 +106,7 @@ class Reader(Generic[T]):
             while True:
                 self._channel._read_obituary()
                 if self.reason is not None:
-                    raise ScanEndedError(f"the scan of {self._channel.name} ended: {self.reason}")
+                    raise self._channel._scan_ended(self.reason)
                 if entries := self._lanes.take(self.taker, max_rows, max_bytes):
                     break
                 if self.ending is not None:
@@ -124,19 +126,24 @@ class Reader(Generic[T]):
 
     def finish(self) -> None:
         """The reader is done; before END that is an early end."""
-        self.end("its reader stopped before the end of the stream")
+        self.end(Ending("cancelled", "its reader stopped before the end of the stream"))
 
-    def end(self, reason: str) -> None:
-        """Stop reading early, from any thread: writes for this partition raise ScanEndedError(reason).
+    def end(self, reason: Ending) -> None:
+        """Stop reading early, from any thread: writes for this partition raise a ScanEndedError with the reason.
 
         No-op once the partition is over.
         """
         with self._lanes.lock:
             if not self.over:
                 self.over, self.reason = True, reason
+                self._ended_early.set()
                 self._lanes.rouse(self.taker)
                 self._channel._end_reading()
         self._channel._clean_up()
+
+    def await_early_end(self, timeout_s: float) -> bool:
+        """Whether somebody else calls ``end`` within this time, or has called it."""
+        return self._ended_early.wait(timeout_s)
 
     def __enter__(self) -> Reader[T]:
         return self
@@ -212,7 +219,7 @@ class Channel(Generic[T]):
             self._settle(lane, offer)
         if not self._conclude(lane, offer):
             if unread_s >= _EXIT_GRACE_S:
-                raise ScanEndedError(f"the program is exiting and nobody reads {self.name}")
+                raise ScanEndedError(f"the program is exiting and nobody reads {self.name}", "lost")
             unread = f"; {_UNREAD}" if self._is_unread() else ""
             raise WriteTimeout(f"{self.name} stayed full for {timeout_s} s; nothing was written{unread}")
 
@@ -312,11 +319,11 @@ class Channel(Generic[T]):
                     f"{self.name} can be scanned once, and that scan was taken; use a TableProvider to scan again"
                 )
             if reader.reason is not None:
-                raise ScanEndedError(f"the scan of {self.name} ended: {reader.reason}")
+                raise self._scan_ended(reader.reason)
             self._lanes.claimed(reader.taker)
             return reader
 
-    def end_scan(self, reason: str) -> None:
+    def end_scan(self, reason: Ending) -> None:
         """The query is over: end every partition early, read or not. No-op where it is over."""
         for reader in self._readers:
             reader.end(reason)
@@ -342,6 +349,9 @@ class Channel(Generic[T]):
             )
 
     # Inside, with the lock held (_settle, _conclude, _put_away and _clean_up: without)
+
+    def _scan_ended(self, reason: Ending) -> ScanEndedError:
+        return ScanEndedError(f"the scan of {self.name} ended: {reason}", reason.reason)
 
     def _lane(self, partition: int | None) -> Lane:
         return self._lanes.shared if partition is None else self._lanes.own[partition]
@@ -421,11 +431,10 @@ class Channel(Generic[T]):
         for lane in self._lanes.all:
             readers = [self._readers[partition] for partition in lane.partitions]
             if all(reader.over for reader in readers):
-                reasons = [reader.reason for reader in readers if reader.reason is not None]
                 self._lanes.empty(lane)
-                if lane.refusal is None:
-                    text = f"the scan of {self.name} ended: {', '.join(reasons[:1])}"
-                    self._lanes.refuse(lane, ScanEndedError, text)
+                if lane.refusal is None:  # the producer has not ended it, so a reader ended early
+                    ended = self._scan_ended(next(reader.reason for reader in readers if reader.reason is not None))
+                    self._lanes.refuse(lane, ScanEndedError, str(ended), ended.reason)
         self._lanes.admit()
 
     def _clean_up(self) -> None:

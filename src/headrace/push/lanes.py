@@ -68,12 +68,12 @@ class Lane:
     pack: Pack[Any] | None = None  # comes behind all entries, and is still being filled
     waiting: int = 0  # how many were written and not taken
     blocked: deque[Offer] = field(default_factory=deque)
-    refusal: tuple[type[StreamError], str] | None = None
+    refusal: tuple[type[StreamError], tuple[str, ...]] | None = None  # the error's class and its arguments
 
     def check(self) -> None:
         """Raises what writes are refused with."""
         if self.refusal is not None:
-            raise self.refusal[0](self.refusal[1])
+            raise self.refusal[0](*self.refusal[1])
 
 
 @dataclass(eq=False)
@@ -198,11 +198,11 @@ class Lanes(Generic[T]):
             lane.blocked.remove(offer)
             self.blocked -= 1
 
-    def refuse(self, lane: Lane, error: type[StreamError], text: str) -> None:
+    def refuse(self, lane: Lane, error: type[StreamError], *arguments: str) -> None:
         """Later writes raise this, and so do those that are blocked."""
-        lane.refusal = (error, text)
+        lane.refusal = (error, arguments)
         while lane.blocked:
-            self._answer(lane, error(text))
+            self._answer(lane, error(*arguments))
 
     # Reading
 

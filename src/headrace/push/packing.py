@@ -13,13 +13,10 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from headrace.arrow.sizes import BATCH_ROWS, PACKED_BYTES, PACKED_ROWS, PUSHED_BYTES
 from headrace.arrow.types import with_nested
 
-SMALL_ROWS = 256
-SMALL_BYTES = 64 * 1024
 MANY_BATCHES = 128  # a channel that holds fewer is emptied a few at a time, and then a pack costs more than it saves
-_PACK_ROWS = 64 * 1024
-_PACK_BYTES = 8 << 20
 
 _REFERRING = [
     pa.types.is_dictionary,
@@ -41,7 +38,7 @@ class Packing:
 
     def __init__(self, schema: pa.Schema, capacity: int) -> None:
         self.many = capacity >= MANY_BATCHES
-        self._most_rows = SMALL_ROWS if self.many and _can_be_packed(schema) else 0
+        self._most_rows = PACKED_ROWS if self.many and _can_be_packed(schema) else 0
         self.schema = schema
 
     def small_size(self, batch: pa.RecordBatch) -> int:
@@ -49,9 +46,9 @@ class Packing:
         if not 0 < batch.num_rows <= self._most_rows:
             return 0
         size: int = batch.get_total_buffer_size()
-        if size > SMALL_BYTES:  # that of the parent, if it is a slice; what it shows costs more to find out
+        if size > PACKED_BYTES:  # that of the parent, if it is a slice; what it shows costs more to find out
             size = pa.ipc.get_record_batch_size(batch)
-        return size if size <= SMALL_BYTES else 0
+        return size if size <= PACKED_BYTES else 0
 
     def new_pack(self) -> Pack:
         return Pack(self.schema)
@@ -84,7 +81,7 @@ class Pack:
         self.batches += 1
         self.rows += rows
         self.size += size
-        self.full = self.rows >= _PACK_ROWS or self.size >= _PACK_BYTES
+        self.full = self.rows >= BATCH_ROWS or self.size >= PUSHED_BYTES
 
     def sealed(self) -> pa.Buffer:
         """Everything, as an IPC stream. Nothing can be added after that."""

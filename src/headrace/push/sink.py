@@ -16,6 +16,7 @@ from headrace.arrow.conversion import batch_converter
 from headrace.arrow.damage import DamageCheck
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import NullCheck
+from headrace.arrow.sizes import COPIED_BYTES
 from headrace.arrow.sources import hint_for
 from headrace.display import html_lines
 from headrace.errors import ProducerLostError, SchemaMismatchError, SinkClosedError, WriteTimeout
@@ -23,7 +24,6 @@ from headrace.push.channel import Channel, ChannelStats
 from headrace.push.packing import Packed, Packing, refers_to_a_whole
 
 _MEMORY = pa.default_cpu_memory_manager()
-_SMALL_BYTES = 16 * 1024
 
 
 class TableSink:
@@ -245,7 +245,7 @@ class _Intake:
 
     def _copy(self, batches: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, int, int]:
         only = batches[0]
-        if len(batches) == 1 and only.get_total_buffer_size() <= _SMALL_BYTES:
+        if len(batches) == 1 and only.get_total_buffer_size() <= COPIED_BYTES:
             copy = only.copy_to(_MEMORY)  # costs half of a copy that leaves out what a slice hides
         else:
             copy = pa.concat_batches(batches)

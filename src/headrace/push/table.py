@@ -8,18 +8,18 @@ from collections import deque
 
 import pyarrow as pa
 
+from headrace.arrow.sizes import BATCH_ROWS, PUSHED_BYTES
 from headrace.errors import ScanEndedError, StreamConsumedError, StreamError
 from headrace.execute.failure import traceback_of
 from headrace.execute.live import LivePlan, LiveTable, MergingSource
+from headrace.execute.stopping import Ending
 from headrace.plan import ExecutionPlan, ScanRequest, UnknownPartitioning
 from headrace.push.channel import END, HINT_S, Channel, End, Reader
 from headrace.push.packing import Packed, Packing
 
-# What is taken at once and sent as one batch: the size that suits Spark best, whatever size was written.
-_TAKEN_ROWS = 64 * 1024
-_TAKEN_BYTES = 8 << 20
 _MAX_REASON_CHARS = 300
 _REMEMBERED_QUERIES = 1000
+_QUERY_END_S = 0.5  # from the end of a killed task until Spark says how its query ended
 _LOG = logging.getLogger("headrace")
 _UNWRITTEN = (
     "a query has been waiting for %s for %g s, and nothing has been written to it: write to its sink from another "
@@ -60,12 +60,12 @@ class StreamingTable(LiveTable):
         this table. Then one that ended early takes the scan with it even if it had not opened a partition, so that
         producers always learn it; one that ended well without (it needed no row) leaves it to the next query.
         """
-        why = reason or _why_ended(error)
+        why = Ending("cancelled", reason) if reason else _why_ended(error)
         if self._scans.ended(query, why, early=planned and bool(error or reason)):
             self.channel.end_scan(why)
 
     def reader_lost(self, reason: str) -> None:
-        self.channel.end_scan(reason)
+        self.channel.end_scan(Ending("lost", reason))
 
     def abandon(self, error: StreamError) -> None:
         self.channel.abandon(error)
@@ -101,11 +101,12 @@ class ChannelStream(MergingSource):
         self._reader = reader
         self._packing = packing
         self._merged: deque[pa.RecordBatch] = deque()
+        self._lost: Ending | None = None
 
     @property
-    def reason(self) -> str | None:
+    def reason(self) -> Ending | None:
         """Why it ended before the producer's own end, if it did."""
-        return self._reader.reason
+        return self._reader.reason or self._lost
 
     @property
     def failure(self) -> Exception | None:
@@ -118,32 +119,40 @@ class ChannelStream(MergingSource):
             taken: list[Packed] | End = []
             if not self._begun:
                 self._begun = True
-                taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES, HINT_S)
+                taken = self._reader.take(BATCH_ROWS, PUSHED_BYTES, HINT_S)
                 if taken == [] and not self._channel.stats.batches_written:
                     _LOG.warning(_UNWRITTEN, self._channel.name, HINT_S)
             while taken == []:
-                taken = self._reader.take(_TAKEN_ROWS, _TAKEN_BYTES)
+                taken = self._reader.take(BATCH_ROWS, PUSHED_BYTES)
             if taken is END:
                 raise StopIteration
             assert isinstance(taken, list)
             self._merged.extend(self._packing.merged(taken))
         return self._merged.popleft()
 
-    def interrupt(self, reason: str) -> None:
-        """The query reads no more: writers learn it now. Any thread, idempotent."""
+    def interrupt(self, reason: Ending) -> None:
+        """The query reads no more: writers learn it now. Any thread, idempotent.
+
+        A reader that was killed does not know why. Spark is about to say how its query ended, so that is waited for.
+        """
+        if reason.reason == "lost":
+            self._lost = reason
+            self._reader.await_early_end(_QUERY_END_S)
         self._reader.end(reason)
 
     def close(self) -> None:
         """The reading side is done; before the end of the stream that is an early end."""
-        self.interrupt("the query needs no more rows (its limit was reached)")
+        self.interrupt(Ending("limit", "the query needs no more rows (its limit was reached)"))
 
 
-def _why_ended(error: str) -> str:
+def _why_ended(error: str) -> Ending:
     if not error:
-        return "the query ended and needs no more rows (its limit was reached, for instance)"
+        return Ending("limit", "the query ended and needs no more rows (its limit was reached, for instance)")
     if "SPARK_JOB_CANCELLED" in error or "InterruptedException" in error:
-        return "the query was cancelled"
-    return f"the query failed: {error.strip().splitlines()[0][:_MAX_REASON_CHARS]}"
+        return Ending("cancelled", "the query was cancelled")
+    if "SparkContext was shut down" in error:
+        return Ending("lost", "Spark was stopped")
+    return Ending("failed", f"the query failed: {error.strip().splitlines()[0][:_MAX_REASON_CHARS]}")
 
 
 class _FailedStream(MergingSource):
@@ -170,13 +179,14 @@ class _Scans:
         self._query: object = None
         self._why_over = ""
         self._opened: dict[int, ChannelStream] = {}
-        self._over: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED_QUERIES)
+        self._over: deque[tuple[int, Ending]] = deque(maxlen=_REMEMBERED_QUERIES)
 
     def claim(self, partition: int, query: object) -> MergingSource:
         with self._lock:
             for over, reason in self._over:
                 if over == query:  # a task that started late: its query will not read what it takes
-                    raise ScanEndedError(f"the scan of the streaming table {self._table!r} ended: {reason}")
+                    text = f"the scan of the streaming table {self._table!r} ended: {reason}"
+                    raise ScanEndedError(text, reason.reason)
             if self._query is None:
                 self._query = query
             elif self._query != query:
@@ -204,7 +214,7 @@ class _Scans:
             f"a query cannot scan the table twice.{ended} Use a TableProvider to scan again"
         )
 
-    def ended(self, query: object, reason: str, *, early: bool) -> bool:
+    def ended(self, query: object, reason: Ending, *, early: bool) -> bool:
         """Whether the one scan is over with ``query``: where it reads, and where it was to read but ended early."""
         with self._lock:
             if self._query is None and early:

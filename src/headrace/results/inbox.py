@@ -15,7 +15,7 @@ from time import monotonic
 
 import pyarrow as pa
 
-from headrace.errors import HeadraceError, ScanEndedError, StreamError, TransportError
+from headrace.errors import HeadraceError, ResultClosedError, StreamError, TransportError
 from headrace.results.receiver import PartitionReceiver
 from headrace.spill.arrow_spill import ArrowSpill
 from headrace.transport.claims import Claim
@@ -132,7 +132,7 @@ class ResultInbox:
 
     def close(self) -> None:
         """Nobody takes any more: tasks that send fail. Idempotent."""
-        self.fail(ScanEndedError("the result stream was closed before its end"))
+        self.fail(ResultClosedError("the result stream was closed before its end"))
         self._spill.close()
 
     # The query's side

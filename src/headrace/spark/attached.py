@@ -71,7 +71,7 @@ class AttachedSpark(ABC):
 
     @abstractmethod
     def require_alive(self) -> None:
-        """Raises HeadraceError where Spark was stopped, TransportError where it is gone."""
+        """Raises ClosedError where Spark was stopped, TransportError where it is gone."""
 
     @abstractmethod
     def error_behind(self, error: BaseException) -> HeadraceError | None:

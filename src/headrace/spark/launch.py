@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import headrace
-from headrace.errors import HeadraceError
+from headrace.errors import ClosedError, HeadraceError
 from headrace.spark import versions
 from headrace.spark.classic.failures import LOST
 from headrace.spark.java import java_for_spark
@@ -95,7 +95,7 @@ def adopt(spark: Any) -> Launched:
     if not isinstance(spark, SparkSession):
         raise TypeError(f"SessionContext takes a pyspark.sql.SparkSession, not {type(spark).__name__}")
     if spark.sparkContext._jsc is None:
-        raise HeadraceError("this SparkSession was stopped; make a new one")
+        raise ClosedError("this SparkSession was stopped; make a new one")
     return _prepared(spark, owned=False)
 
 

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from headrace.errors import HeadraceError, StreamError
+from headrace.errors import ClosedError, HeadraceError, ResultClosedError
 from headrace.execute.failure import Failure
 from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.registry import Registry
@@ -74,7 +74,7 @@ class Planner:
         with self._lock:
             inboxes = list(self._inboxes.values())
         for inbox in inboxes:
-            inbox.fail(StreamError("the session context was closed while this query ran"))
+            inbox.fail(ResultClosedError("the session context was closed while this query ran"))
         self.scans.close()
 
     def _query_end(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Planner:
         return {}
 
     def _application_end(self, _question: dict[str, Any]) -> dict[str, Any]:
-        self.spark_lost(HeadraceError("Spark was stopped"))
+        self.spark_lost(ClosedError("Spark was stopped"))
         return {}
 
     def _result_partitions(self, question: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from headrace.arrow.types import with_nested
 from headrace.display import html_lines, names_text
-from headrace.errors import HeadraceError, ScanEndedError
+from headrace.errors import HeadraceError, ResultClosedError
 from headrace.spark.progress import Progress, ProgressBar
 
 if TYPE_CHECKING:
@@ -85,12 +85,12 @@ class ResultStream:
     def read_next_batch(self) -> pa.RecordBatch:
         """The next batch; StopIteration at the end. Blocks until there is one.
 
-        Raises the query's error, again if it is called again, and ScanEndedError after ``close()``.
+        Raises the query's error, again if it is called again, and ResultClosedError after ``close()``.
         """
         if self._complete:
             raise StopIteration
         if self._closed:  # whatever the query would still say: a batch may have been lost on the way
-            raise ScanEndedError("the result stream was closed before its end")
+            raise ResultClosedError("the result stream was closed before its end")
         try:
             batch = self._query.take()
             if batch is None:

@@ -18,6 +18,7 @@ from headrace.arrow.types import wire_schema
 from headrace.catalog import CatalogProvider
 from headrace.display import html_table, html_text, names_text
 from headrace.errors import (
+    ClosedError,
     DeregisteredError,
     HeadraceError,
     ProducerLostError,
@@ -370,7 +371,7 @@ class SessionContext:
 
     def _require_open(self) -> None:
         if self._closed:
-            raise HeadraceError("this SessionContext is closed")
+            raise ClosedError("this SessionContext is closed")
         self._require_spark()
 
     def _require_spark(self) -> None:

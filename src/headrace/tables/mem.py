@@ -12,6 +12,7 @@ from headrace.arrow.conversion import table_in_types, to_wire
 from headrace.arrow.damage import DamageCheck
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.sending import is_light
+from headrace.arrow.sizes import BATCH_ROWS, LARGE_BYTES, LARGE_ROWS
 from headrace.arrow.sources import BatchSource
 from headrace.arrow.types import filterable, is_view, wire_type
 from headrace.arrow.views import plain_where_in_a_row
@@ -24,10 +25,6 @@ from headrace.provider import AggregatePushdown, FilterPushdown, TableProvider, 
 from headrace.pruning.container_stats import ColumnStats, ContainerStats
 from headrace.pruning.predicate import PruningPredicate
 from headrace.tables.partial_aggregates import PartialAggregate, can_be_partial, operand_columns
-
-_BATCH_ROWS = 64 * 1024
-_SMALL_ROWS = 8 * 1024
-_SMALL_BYTES = 256 * 1024
 
 
 class MemTable(TableProvider):
@@ -79,7 +76,7 @@ class MemTable(TableProvider):
         table, partitions = self._table, self._partitions
         if request.limit is not None and not request.filters and request.limit < table.num_rows:
             table = table.slice(0, request.limit)
-            partitions = min(partitions, -(-max(1, request.limit) // _BATCH_ROWS))
+            partitions = min(partitions, -(-max(1, request.limit) // BATCH_ROWS))
         shares = _shares(table.num_rows, partitions)
         learnt = [expr for expr in request.runtime_filters if expr.to_pyarrow(schema=self._schema) is not None]
         if learnt and partitions > 1:
@@ -193,7 +190,7 @@ def _in_types(table: pa.Table, schema: pa.Schema, *, filtered: bool = False) -> 
     What is converted here, or ``filtered`` afterwards, is checked first, or was when the table was made. Reading raises
     SchemaMismatchError.
     """
-    reader = table.to_reader(max_chunksize=_BATCH_ROWS)
+    reader = table.to_reader(max_chunksize=BATCH_ROWS)
     pairs = list(zip(schema, table.schema, strict=True))
     if not filtered and all(field.type == own.type for field, own in pairs):
         return reader
@@ -237,7 +234,7 @@ def _with_light_views(schema: pa.Schema, table: pa.Table) -> pa.Schema:
 
     def is_sent(name: str) -> bool:
         chunks = table[name].chunks
-        return is_view(table[name].type) and all(is_light(chunk, min(len(chunk), _BATCH_ROWS)) for chunk in chunks)
+        return is_view(table[name].type) and all(is_light(chunk, min(len(chunk), BATCH_ROWS)) for chunk in chunks)
 
     return pa.schema([table.schema.field(field.name) if is_sent(field.name) else field for field in schema])
 
@@ -292,8 +289,8 @@ def _without_small_batches(table: pa.Table) -> pa.Table:
     small: list[pa.RecordBatch] = []
     small_rows = 0
     for batch in batches:
-        large = batch.num_rows >= _SMALL_ROWS or batch.nbytes >= _SMALL_BYTES
-        if large or small_rows + batch.num_rows > _BATCH_ROWS:
+        large = batch.num_rows >= LARGE_ROWS or batch.nbytes >= LARGE_BYTES
+        if large or small_rows + batch.num_rows > BATCH_ROWS:
             result += _merged(small)
             small, small_rows = [], 0
         if large:

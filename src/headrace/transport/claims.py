@@ -9,6 +9,7 @@ from typing import Protocol
 
 from headrace.errors import TransportError
 from headrace.execute.failure import Failure
+from headrace.execute.stopping import Ending
 from headrace.transport.frames import send_error
 from headrace.transport.received import drop_frames
 from headrace.transport.seal import Seals
@@ -36,7 +37,7 @@ class PartitionServer(Protocol):
     def serve(self, sock: socket.socket, nonce: int, seals: Seals) -> None:
         """Move frames up to END or ERROR, on a thread of its own. May raise OSError when the peer is gone."""
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Ending) -> None:
         """The peer is gone or the endpoint closes. At most once, on any thread but the endpoint's own, which does
         not wait for it; ``serve`` may have ended meanwhile.
         """

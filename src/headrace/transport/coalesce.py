@@ -9,12 +9,9 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from headrace.arrow.batches import merged
-from headrace.arrow.sending import LARGE_ROWS
+from headrace.arrow.sizes import BATCH_ROWS, LARGE_BYTES, LARGE_ROWS, MERGED_BYTES
 from headrace.transport.frames import FrameWriter, is_at_least
 
-MERGED_ROWS = 64 * 1024
-MERGED_BYTES = 4 << 20
-_LARGE_BYTES = 256 * 1024
 _BUSY_SECONDS = 0.0005
 
 
@@ -40,7 +37,7 @@ class CoalescingWriter:
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Raises OSError when the reader is gone."""
-        large = batch.num_rows >= LARGE_ROWS or is_at_least(batch, _LARGE_BYTES)
+        large = batch.num_rows >= LARGE_ROWS or is_at_least(batch, LARGE_BYTES)
         if large or time.monotonic() - self._last_sent > _BUSY_SECONDS:
             if self._sender is None:  # nothing is queued, and no other thread writes
                 self._writer.batch(batch)
@@ -53,7 +50,7 @@ class CoalescingWriter:
             self._raise_error()
             self._queue.append(batch)
             self._rows += batch.num_rows
-            self._bytes += min(batch.get_total_buffer_size(), _LARGE_BYTES)
+            self._bytes += min(batch.get_total_buffer_size(), LARGE_BYTES)
             self._changed.notify_all()
         if self._sender is None:
             self._sender = threading.Thread(target=self._run, name="headrace-sender", daemon=True)
@@ -84,7 +81,7 @@ class CoalescingWriter:
         self._sender = None
 
     def _has_room(self) -> bool:
-        return self._error is not None or (self._rows < MERGED_ROWS and self._bytes < MERGED_BYTES)
+        return self._error is not None or (self._rows < BATCH_ROWS and self._bytes < MERGED_BYTES)
 
     def _run(self) -> None:
         while True:

@@ -10,7 +10,7 @@ import time
 
 from headrace.execute.partition_stream import PartitionStream, ScanTask
 from headrace.execute.receiving import ReceivingTask
-from headrace.execute.stopping import StopFlag, StopRequested, is_importing
+from headrace.execute.stopping import Ending, StopFlag, StopRequested, is_importing
 from headrace.transport.claims import Claim
 from headrace.transport.receive import receive_partition
 from headrace.transport.seal import Seals
@@ -59,7 +59,7 @@ class DriverPartition:
         self._thread.begin()
         serve_partition(sock, nonce, self._stream, self._await_reason, seals.sent)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Ending) -> None:
         self._thread.stop.request(reason)
         self._stopped.set()
 
@@ -81,5 +81,5 @@ class ReceivingPartition:
         partition, attempt = self._claim.partition, self._claim.task
         receive_partition(sock, nonce, self._task, partition, attempt, self._thread.stop, seals)
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: Ending) -> None:
         self._thread.stop.request(reason)

@@ -23,9 +23,10 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from headrace.errors import TransportError
+from headrace.errors import ScanEnd, TransportError
+from headrace.execute.stopping import Ending
 from headrace.transport.claims import Claim, Offer, OpenPartition, PartitionServer, opened
 from headrace.transport.listeners import SOCKET_NAME, TlsIdentity, private_directory, tcp_listener, unix_listener
 from headrace.transport.protocol import (
@@ -51,7 +52,7 @@ MAX_HANDSHAKES = 256
 _PAUSE_SECONDS = 0.05
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _STOP_SECONDS = 1.0  # how long close() waits for partitions to be told
-_SENDER_GONE = "its task went away (the query, its task or its executor was cancelled, failed or killed)"
+_SENDER_GONE = Ending("lost", "its task went away (the query or its task was cancelled, failed or was killed)")
 _GONE = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
@@ -71,10 +72,10 @@ class _Connection:
     lease: SenderLease | None = None  # of a TCP connection
     lock: threading.Lock = field(default_factory=threading.Lock)
     server: PartitionServer | None = None  # once it is open
-    gone: str | None = None  # why nobody reads any more
+    gone: Ending | None = None  # why nobody reads any more
     finished: bool = False
 
-    def opened(self, server: PartitionServer) -> str | None:
+    def opened(self, server: PartitionServer) -> Ending | None:
         """Returns why nobody reads any more, if that is so."""
         with self.lock:
             self.server = server
@@ -84,10 +85,10 @@ class _Connection:
         with self.lock:
             self.finished = True
 
-    def stopped(self, reason: str) -> PartitionServer | None:
+    def stopped(self, ending: Ending) -> PartitionServer | None:
         """Returns the server that has to be stopped; None if it is not open yet, has finished or was stopped."""
         with self.lock:
-            first, self.gone = self.gone is None, self.gone or reason
+            first, self.gone = self.gone is None, self.gone or ending
             return self.server if first and not self.finished else None
 
 
@@ -187,7 +188,7 @@ class Endpoint:
                     time.sleep(_PAUSE_SECONDS)
         finally:
             for connection in list(self._connections.values()):
-                self._stop(connection, "the session context was closed")
+                self._stop(connection, Ending("cancelled", "the session context was closed"))
                 self._drop(connection)
             self._ended = True
             self._drop_finished()
@@ -331,12 +332,12 @@ class Endpoint:
             connection.served = False
             self._drop(connection)
 
-    def _stop(self, connection: _Connection, reason: str) -> None:
+    def _stop(self, connection: _Connection, ending: Ending) -> None:
         """Tell the partition's server, if there is one, without waiting for it: user code may be behind it."""
-        server = connection.stopped(reason)
+        server = connection.stopped(ending)
         if server is None:
             return
-        thread = threading.Thread(target=server.stop, args=(reason,), name="headrace-stop", daemon=True)
+        thread = threading.Thread(target=server.stop, args=(ending,), name="headrace-stop", daemon=True)
         with contextlib.suppress(RuntimeError):  # no more threads: the server notices when it sends
             thread.start()
             if self._closing:
@@ -348,9 +349,9 @@ class Endpoint:
             with contextlib.suppress(OSError):  # the reader went away: whoever serves it notices too
                 connection.sock.sendall(answer(self._secret, connection.challenge, received))
             server = opened(offer, claim)
-            reason = connection.opened(server)
-            if reason is not None:
-                server.stop(reason)
+            ending = connection.opened(server)
+            if ending is not None:
+                server.stop(ending)
             seals = Seals.of_endpoint(self._secret, connection.challenge, received)
             with contextlib.suppress(OSError, TransportError):  # the peer is gone, or is none of ours
                 server.serve(connection.sock, claim.nonce, seals)
@@ -397,13 +398,16 @@ def _shut_down(sock: socket.socket) -> None:
         socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
-def _parting_words(sock: socket.socket) -> str:
+def _parting_words(sock: socket.socket) -> Ending:
     """Why a reader says it goes. A killed one says nothing; under TLS only the serving thread may use the socket."""
     if isinstance(sock, ssl.SSLSocket):
-        return "its reader went away (limit reached, cancelled or failed)"
+        return Ending("lost", "its reader went away (limit reached, cancelled or failed)")
     try:
         words = sock.recv(MAX_REASON_BYTES, socket.MSG_DONTWAIT)
     except OSError:
         words = b""
-    reason = words.lstrip(ASKING).removeprefix(LEAVING)
-    return reason.decode(errors="replace") or "its reader went away (the query, its task or its executor was killed)"
+    said = words.lstrip(ASKING).removeprefix(LEAVING).decode(errors="replace")
+    for reason in get_args(ScanEnd):
+        if said.startswith(f"{reason}\n"):
+            return Ending(reason, said.removeprefix(f"{reason}\n"))
+    return Ending("lost", "its reader went away (the query, its task or its executor was killed)")

@@ -7,10 +7,9 @@ import socket
 
 import pyarrow as pa
 
+from headrace.arrow.sizes import LARGE_BYTES
 from headrace.transport.frames import FrameWriter, is_at_least
 from headrace.transport.protocol import ASKING
-
-LARGE_BYTES = 256 * 1024
 
 
 class PacedWriter:

@@ -44,7 +44,9 @@ def receive_partition(
                 message = checked_message(task.receive(partition, attempt, batches), MAX_MESSAGE_BYTES)
             batches.check()
         except StopRequested:
-            failure = task.failure(ScanEndedError(f"it was stopped before its end: {stop.reason}"), partition)
+            assert stop.ending is not None, "only a request stops it"
+            stopped = ScanEndedError(f"it was stopped before its end: {stop.ending}", stop.ending.reason)
+            failure = task.failure(stopped, partition)
         except BaseException as error:  # user code may raise anything, SystemExit and KeyboardInterrupt too
             failure = task.failure(error, partition)
     if failure is not None:

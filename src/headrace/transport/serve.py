@@ -118,7 +118,8 @@ def _close(stream: PartitionStream) -> Failure | None:
 
 
 def _stopped(stream: PartitionStream) -> Failure:
-    error = ScanEndedError(f"the stream was stopped before its end: {stream.why_stopped}")
+    assert stream.ending is not None, "only a request stops a stream"
+    error = ScanEndedError(f"the stream was stopped before its end: {stream.ending}", stream.ending.reason)
     return _failure(error, stream, "execute")
 
 

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
 
-from headrace.execute.stopping import StopFlag, StopRequested, is_importing
+from headrace.execute.stopping import Ending, StopFlag, StopRequested, is_importing
 from headrace.transport.frames import receive_into
 from headrace.transport.protocol import RECEIVES, REQUEST, SENDS, STOP, TASK_MAGIC
 
@@ -70,7 +70,7 @@ class Requests:
             while True:
                 first = self._exactly(1)
                 if first == STOP and last is not None:
-                    _stop(last, "the query needs no more rows, was cancelled or failed")
+                    _stop(last, Ending("cancelled", "the query needs no more rows, was cancelled or failed"))
                 else:
                     last = self._request(first)
                     self._queue.put(last)
@@ -81,7 +81,7 @@ class Requests:
         finally:
             self._queue.put(None)
             if last is not None:
-                _stop(last, "the query was cancelled or failed: its connection ended")
+                _stop(last, Ending("lost", "the query was cancelled or failed: its connection ended"))
 
     def _lend(self) -> None:
         """Returns when the task is done with the connection. Raises EOFError where that ended before."""
@@ -122,9 +122,9 @@ class Requests:
         raise StopRequested
 
 
-def _stop(request: Request, reason: str) -> None:
+def _stop(request: Request, ending: Ending) -> None:
     """On a thread of its own: the user's ``interrupt`` may take any time, and the next request has to be read."""
-    threading.Thread(target=request.stop.request, args=(reason,), name="headrace-stop", daemon=True).start()
+    threading.Thread(target=request.stop.request, args=(ending,), name="headrace-stop", daemon=True).start()
 
 
 def _signal_main_thread() -> bool:

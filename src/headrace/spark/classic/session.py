@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame
 
-from headrace.errors import HeadraceError, TransportError
+from headrace.errors import ClosedError, HeadraceError, TransportError
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch
 from headrace.spark.attached import AttachedSpark, tls_identity
@@ -61,7 +61,7 @@ class ClassicSpark(AttachedSpark):
         if self._lost:
             raise lost_jvm()
         if self.spark.sparkContext._jsc is None:
-            raise HeadraceError("Spark was stopped; close this SessionContext and make a new one")
+            raise ClosedError("Spark was stopped; close this SessionContext and make a new one")
 
     def error_behind(self, error: BaseException) -> HeadraceError | None:
         return translate(error)

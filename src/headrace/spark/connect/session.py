@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
-from headrace.errors import HeadraceError, ScanEndedError, TransportError
+from headrace.errors import ClosedError, HeadraceError, ResultClosedError, TransportError
 from headrace.negotiate.pickling import pickled_table
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch, versions
@@ -48,7 +48,7 @@ class ConnectSpark(AttachedSpark):
         if planning not in ("client", "server"):
             raise ValueError(f"planning must be 'client' or 'server', not {planning!r}")
         if spark.is_stopped:
-            raise HeadraceError("this SparkSession was stopped; make a new one")
+            raise ClosedError("this SparkSession was stopped; make a new one")
         super().__init__(spark, registry)
         be_told_of_a_lost_server(spark.client)
         be_told_of_causes(spark.client)
@@ -96,7 +96,7 @@ class ConnectSpark(AttachedSpark):
 
     def require_alive(self) -> None:
         if self.spark.is_stopped:
-            raise HeadraceError("the Spark Connect session was stopped; close this SessionContext and make a new one")
+            raise ClosedError("the Spark Connect session was stopped; close this SessionContext and make a new one")
 
     def error_behind(self, error: BaseException) -> HeadraceError | None:
         return translate(error)
@@ -155,7 +155,7 @@ class ConnectSpark(AttachedSpark):
     def leave(self) -> None:
         for query in list(self._queries):
             if not query.is_over():
-                query.inbox.fail(ScanEndedError("its session context was closed"))
+                query.inbox.fail(ResultClosedError("its session context was closed"))
                 query.cancel()
         if self._lifeline is not None:
             self._lifeline.close()

@@ -13,12 +13,12 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from headrace.arrow.batches import batch_without_columns, same_columns
+from headrace.arrow.sizes import FIRST_PYTHON_ROWS, MOST_PYTHON_ROWS
 from headrace.arrow.sources import close_sources
 from headrace.plan import ExecutionPlan, UnknownPartitioning
 from headrace.spark.data_source.errors import invalid_return_type, schema_mismatch
 from headrace.spark.versions import arrow_schema, converter
 
-_FIRST_ROWS, _MOST_ROWS = 256, 16_384  # the first rows soon, and then as many as are quick to turn
 _NONE = type(None)
 _RECORDS = "tuple, list, `pyspark.sql.types.Row`, `pyarrow.RecordBatch`"
 _END = object()
@@ -95,10 +95,10 @@ class RowsToArrow:
 
     def batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         """Raises PySparkRuntimeError for a row that does not fit, and what Arrow raises for a value that does not."""
-        size = _FIRST_ROWS
+        size = FIRST_PYTHON_ROWS
         while chunk := list(itertools.islice(rows, size)):
             yield self._batch(chunk)
-            size = min(2 * size, _MOST_ROWS)
+            size = min(2 * size, MOST_PYTHON_ROWS)
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
         if not set(map(type, rows)) <= {tuple, list}:

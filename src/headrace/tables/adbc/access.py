@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.arrow.batches import batch_without_columns
 from headrace.arrow.conversion import to_wire
+from headrace.arrow.sizes import BATCH_ROWS, COUNTED_ROWS
 from headrace.errors import ScanEndedError
 from headrace.tables.adbc.credentials import check_uri, without_credentials
 from headrace.tables.adbc.duckdb_file import open_duckdb
@@ -21,7 +22,6 @@ from headrace.tables.adbc.out_of_range import check_range
 _PREFIX = "adbc_driver_"
 _DIALECTS = {"postgresql": "postgres", "sqlite": "sqlite", "duckdb": "duckdb"}
 _SQLITE_BATCH_ROWS = "adbc.sqlite.query.batch_rows"
-_COUNTED_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,7 +173,7 @@ class AdbcStream:
         self._connection = self._access.connect()
         cursor = self._connection.cursor()
         if self._access.driver == "sqlite":
-            cursor.adbc_statement.set_options(**{_SQLITE_BATCH_ROWS: str(1 << 16)})
+            cursor.adbc_statement.set_options(**{_SQLITE_BATCH_ROWS: str(BATCH_ROWS)})
         with self._lock:
             self._cursor = cursor
             if self._stopped:
@@ -194,6 +194,6 @@ class AdbcCountStream(AdbcStream):
             self._remaining = int(super().__next__().column(0)[0].as_py())
         if not self._remaining:
             raise StopIteration
-        rows = min(self._remaining, _COUNTED_ROWS)
+        rows = min(self._remaining, COUNTED_ROWS)
         self._remaining -= rows
         return batch_without_columns(rows)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.arrow.sizes import BATCH_ROWS
 from headrace.arrow.types import with_nested
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Partitioning, Placement, Statistics
@@ -22,7 +23,6 @@ from headrace.tables.dataset.row_groups import RowGroupPruning
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
-_BATCH_ROWS = 64 * 1024
 _BATCHES_AHEAD = 2
 _FORMATS_WITH_VIEWS = ("parquet", "arrow", "feather")
 
@@ -185,7 +185,7 @@ class DatasetPlan(ExecutionPlan):
                 schema=schema,
                 columns=self._needed if afterwards else self.schema.names,
                 filter=None if afterwards else self._condition_for(piece, fragment),
-                batch_size=_BATCH_ROWS if missing is None or self._condition is not None else min(missing, _BATCH_ROWS),
+                batch_size=BATCH_ROWS if missing is None or self._condition is not None else min(missing, BATCH_ROWS),
                 batch_readahead=_BATCHES_AHEAD,
                 fragment_readahead=1,
                 fragment_scan_options=_scan_options(piece),

@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from headrace.arrow.batches import indented
 from headrace.arrow.conversion import to_wire
+from headrace.arrow.sizes import COUNTED_ROWS
 from headrace.arrow.sources import batch_iterator, close_sources, hint_for
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Partitioning, Placement, ScanRequest, Statistics
 from headrace.tables.listing.format import DataFile, FileFormat
-
-_BATCH_ROWS = 64 * 1024
 
 
 class PlannedFile(NamedTuple):
@@ -178,6 +177,6 @@ def naming(file: DataFile, where: str) -> Iterator[None]:
 
 def _empty_rows(count: int) -> Iterator[pa.RecordBatch]:
     """``count`` rows without columns."""
-    rows = pa.RecordBatch.from_arrays([pa.nulls(min(count, _BATCH_ROWS))], names=["nothing"]).select([])
-    for start in range(0, count, _BATCH_ROWS):
-        yield rows.slice(0, min(_BATCH_ROWS, count - start))
+    rows = pa.RecordBatch.from_arrays([pa.nulls(min(count, COUNTED_ROWS))], names=["nothing"]).select([])
+    for start in range(0, count, COUNTED_ROWS):
+        yield rows.slice(0, min(COUNTED_ROWS, count - start))

@@ -83,6 +83,16 @@ public final class Versions {
 
   private Versions() {}
 
+  /** What Spark asks of a table from 4.1 on: an id that changes when the name is registered anew with other data. */
+  public interface TableWithId {
+    String id();
+  }
+
+  /** What Spark asks of a scan from 4.3 on: where it is false, Spark puts the pushed filters back above the scan. */
+  public interface FilteredEstimates {
+    boolean reflectsFullyPushedDownFilters();
+  }
+
   /** What {@link #joining} asks of a builder, without the types that only later versions have. */
   public interface JoinTaker extends ScanBuilder {
     /** Whether a join with {@code other} is worth an offer. */
@@ -183,6 +193,12 @@ public final class Versions {
   /** Whether Spark, if asked to, puts a filter back above a scan that filters exactly; it looks for such ones. */
   public static boolean putsFiltersBack() {
     return PUTS_FILTERS_BACK;
+  }
+
+  /** The task's cores, as a whole number: PySpark's TaskContext has no other. 4.3 also counts parts of one. */
+  @SuppressWarnings("deprecation")
+  public static int cpus(TaskContext task) {
+    return task.cpus();
   }
 
   /** Calls {@code action} when the task is killed; before 4.2 nothing does, see {@link #longestWaitMillis}. */

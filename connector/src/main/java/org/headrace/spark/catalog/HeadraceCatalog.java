@@ -148,6 +148,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
 
   /** How a Spark Connect client registers a table with the process beside the server. */
   @Override
+  @SuppressWarnings("deprecation") // the newer method of later Sparks calls this one
   public Table createTable(
       Identifier ident, Column[] columns, Transform[] partitions, Map<String, String> properties) {
     if (!ConnectContext.plansBesideServer(name) || !properties.containsKey(PROVIDER)) {

@@ -17,7 +17,7 @@ import org.headrace.spark.planner.Words;
 import org.headrace.spark.scan.HeadraceScanBuilder;
 
 /** One registered table as Spark sees it; driver JVM. */
-final class HeadraceTable implements SupportsRead {
+final class HeadraceTable implements SupportsRead, Versions.TableWithId {
   private static final Cleaner CLEANER = Cleaner.create();
 
   private final String context;
@@ -94,7 +94,7 @@ final class HeadraceTable implements SupportsRead {
     return name;
   }
 
-  /** Tells Spark, from 4.1, when a name was registered anew with another provider. */
+  @Override
   public String id() {
     return id;
   }
@@ -116,7 +116,7 @@ final class HeadraceTable implements SupportsRead {
     return joins && Versions.offersJoins() ? Versions.joining(builder) : builder;
   }
 
-  /** Spark before 4.3 finds a cached query again by the equality of its tables. */
+  /** Spark may find a cached query again by the equality of its tables. */
   @Override
   public boolean equals(Object other) {
     return other instanceof HeadraceTable table && context.equals(table.context) && id.equals(table.id);

@@ -93,7 +93,9 @@ public final class Planners {
   public static JsonNode ask(String context, String operation, Object payload) {
     Context live = LIVE.get(context);
     if (live == null) {
-      throw failed("the Headrace session context behind this table is closed; register the table again in a live one");
+      throw failed(
+          "ClosedError",
+          "the Headrace session context behind this table is closed; register the table again in a live one");
     }
     JsonNode answer;
     try {

@@ -74,24 +74,23 @@ public final class SingleScanRule extends Rule<LogicalPlan> {
 
   /** Drops the filters that Spark would compute by running a push table's side of a join beforehand. */
   private static LogicalPlan withoutRuntimeFilters(LogicalPlan plan) {
-    return (LogicalPlan)
-        plan.transformAllExpressions(
-            new AbstractPartialFunction<Expression, Expression>() {
-              @Override
-              public boolean isDefinedAt(Expression expression) {
-                if (expression instanceof DynamicPruningSubquery pruning) {
-                  return !pruning.onlyInBroadcast() && hasPushScan(pruning.buildQuery());
-                }
-                return expression instanceof BloomFilterMightContain bloom
-                    && bloom.bloomFilterExpression() instanceof ScalarSubquery subquery
-                    && hasPushScan(subquery.plan());
-              }
+    return plan.transformAllExpressions(
+        new AbstractPartialFunction<Expression, Expression>() {
+          @Override
+          public boolean isDefinedAt(Expression expression) {
+            if (expression instanceof DynamicPruningSubquery pruning) {
+              return !pruning.onlyInBroadcast() && hasPushScan(pruning.buildQuery());
+            }
+            return expression instanceof BloomFilterMightContain bloom
+                && bloom.bloomFilterExpression() instanceof ScalarSubquery subquery
+                && hasPushScan(subquery.plan());
+          }
 
-              @Override
-              public Expression apply(Expression expression) {
-                return Literal.TrueLiteral();
-              }
-            });
+          @Override
+          public Expression apply(Expression expression) {
+            return Literal.TrueLiteral();
+          }
+        });
   }
 
   private static boolean hasPushScan(LogicalPlan plan) {

@@ -37,6 +37,8 @@ final class BatchCheck {
 
   /** Says what of a batch contradicts what. */
   static final class Broken extends IllegalArgumentException {
+    private static final long serialVersionUID = 1L;
+
     private Broken(String message) {
       super(message);
     }
@@ -203,7 +205,7 @@ final class BatchCheck {
 
   private static void checkViews(
       Field field, String path, ArrowFieldNode node, ArrowBuf validity, ArrowBuf views, long[] data) {
-    int rows = (int) node.getLength();
+    int rows = node.getLength();
     long address = views.memoryAddress();
     if (areInline(address, rows)) {
       return;
@@ -247,7 +249,7 @@ final class BatchCheck {
     ArrowType.Int type = (ArrowType.Int) field.getType();
     int width = type.getBitWidth() >> 3;
     long end = type.getIsSigned() ? Math.min(indexEnd, 1L << (type.getBitWidth() - 1)) : indexEnd;
-    if (width == Integer.BYTES && areBelow(indices.memoryAddress(), (int) node.getLength(), end)) {
+    if (width == Integer.BYTES && areBelow(indices.memoryAddress(), node.getLength(), end)) {
       return;
     }
     for (int row = 0; row < node.getLength(); row++) {

@@ -83,7 +83,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       return child;
     } finally {
       if (!made) { // nobody will close a reader whose constructor threw
-        connection.abandon("the executor is out of memory");
+        connection.abandon("failed\nthe executor is out of memory");
       }
     }
   }
@@ -149,14 +149,15 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
     }
   }
 
+  /** A killed task does not know whether its query was cancelled, failed or has enough rows: Spark says that to Python. */
   private String whyStopped() {
     TaskContext task = TaskContext.get();
     if (task != null && task.isInterrupted()) {
-      return "the query was cancelled";
+      return "lost\nits task was killed";
     }
     return taskError == null
-        ? "the query needs no more rows (its limit was reached)"
-        : "the query failed: " + taskError;
+        ? "limit\nthe query needs no more rows (its limit was reached)"
+        : "failed\nthe query failed: " + taskError;
   }
 
   /** The first frame, and another one wherever the columns begin to be sent in another way. */
@@ -215,6 +216,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   }
 
   /** Reads an Arrow message of the current frame and hands it on; it is closed afterwards. */
+  @SuppressWarnings("try") // AutoCloseable.close may be interrupted; that of Arrow's messages is not
   private <T extends ArrowMessage> void read(String what, Decoding<T> decoding, BiConsumer<T, ArrowBuf> taking)
       throws IOException {
     if (columns == null) {

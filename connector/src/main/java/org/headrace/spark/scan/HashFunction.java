@@ -13,6 +13,7 @@ import org.apache.spark.sql.types.StructType;
  * as many partitions, over columns of the same type.
  */
 public final class HashFunction implements UnboundFunction {
+  private static final long serialVersionUID = 1L;
   public static final String PREFIX = "headrace_hash/";
   private final String name;
 

@@ -20,6 +20,7 @@ import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.types.StructType;
+import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
 import org.headrace.spark.read.HeadraceReaderFactory;
@@ -32,7 +33,8 @@ public final class HeadraceScan
         SupportsReportPartitioning,
         SupportsReportOrdering,
         SupportsReportStatistics,
-        SupportsRuntimeV2Filtering {
+        SupportsRuntimeV2Filtering,
+        Versions.FilteredEstimates {
   private final Negotiation negotiation;
   private final String table;
   private final StructType readSchema;
@@ -172,7 +174,7 @@ public final class HeadraceScan
     };
   }
 
-  /** Asked from 4.3 on, so no override: where it is false, Spark puts the filters that were pushed back above the scan. */
+  @Override
   public boolean reflectsFullyPushedDownFilters() {
     return !batch.filtersComeBack();
   }

@@ -27,23 +27,22 @@ public final class NestedFiltersRule extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    return (LogicalPlan)
-        plan.transformUp(
-            new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-              @Override
-              public boolean isDefinedAt(LogicalPlan node) {
-                return node instanceof Filter filter
-                    && filter.child() instanceof DataSourceV2ScanRelation relation
-                    && relation.scan() instanceof HeadraceScan
-                    && prunings(filter.condition()).stream().anyMatch(NestedFiltersRule::isDeep);
-              }
+    return plan.transformUp(
+        new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
+          @Override
+          public boolean isDefinedAt(LogicalPlan node) {
+            return node instanceof Filter filter
+                && filter.child() instanceof DataSourceV2ScanRelation relation
+                && relation.scan() instanceof HeadraceScan
+                && prunings(filter.condition()).stream().anyMatch(NestedFiltersRule::isDeep);
+          }
 
-              @Override
-              public LogicalPlan apply(LogicalPlan node) {
-                tell((Filter) node);
-                return (LogicalPlan) node.transformExpressions(WITHOUT_DEEP_ONES);
-              }
-            });
+          @Override
+          public LogicalPlan apply(LogicalPlan node) {
+            tell((Filter) node);
+            return node.transformExpressions(WITHOUT_DEEP_ONES);
+          }
+        });
   }
 
   /** So that explain can say which ones are gone. */

@@ -279,7 +279,7 @@ final class EndpointConnection implements PartitionConnection {
   }
 
   private void close() {
-    try (SocketChannel c = channel; Selector s = selector) {
+    try (channel; selector) {
       peer.cancel();
     } catch (IOException e) {
       // Closing a socket that is already broken: there is nothing left to release.

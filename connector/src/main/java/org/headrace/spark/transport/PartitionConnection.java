@@ -12,7 +12,10 @@ public interface PartitionConnection {
   /** The stream was read up to its END or ERROR frame, or was sent and answered. */
   void finish();
 
-  /** The stream is no longer wanted, or broke: the other side is told to stop, and a producer why. Never blocks on it. */
+  /**
+   * The stream is no longer wanted, or broke: the producer is told to stop, and why. Never blocks on it. {@code reason} is
+   * the word of a ScanEndedError, a line end and a sentence, or empty.
+   */
   void abandon(String reason);
 
   /** The other side vanished in the middle of the stream: releases everything and returns what to tell the user. */

@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Properties;
 import org.apache.spark.TaskContext;
+import org.headrace.spark.Versions;
 
 /**
  * What code in a Python worker may ask PySpark's TaskContext and SparkFiles for, as two lines of JSON: the task's own facts,
@@ -33,7 +34,7 @@ final class TaskFacts {
       String facts =
           "{\"stage\":" + task.stageId() + ",\"partition\":" + task.partitionId()
               + ",\"attempt\":" + task.attemptNumber() + ",\"task_attempt\":" + task.taskAttemptId()
-              + ",\"cpus\":" + task.cpus() + ",\"files\":" + JSON.writeValueAsString(files)
+              + ",\"cpus\":" + Versions.cpus(task) + ",\"files\":" + JSON.writeValueAsString(files)
               + ",\"resources\":" + resources(task) + "}\n";
       byte[] own = facts.getBytes(StandardCharsets.UTF_8);
       byte[] properties = json(task.getLocalProperties());

@@ -22,6 +22,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.NamedChecks;
 
 /** Checks Java's half of the protocol against the golden bytes; run by tests with the path of golden.json. */
 public final class ProtocolCheck {
@@ -34,11 +35,12 @@ public final class ProtocolCheck {
 
   public static void main(String[] args) throws Exception {
     JsonNode golden = JSON.readTree(Files.readString(Path.of(args[0])));
-    checkConstants(golden.get("constants"), golden.get("kinds"));
+    NamedChecks.run("numbers", () -> checkConstants(golden.get("constants"), golden.get("kinds")));
     for (JsonNode message : golden.get("messages")) {
-      checkMessage(message.get("name").asText(), message.get("fields"), HEX.parseHex(message.get("hex").asText()));
+      String name = message.get("name").asText();
+      byte[] bytes = HEX.parseHex(message.get("hex").asText());
+      NamedChecks.run(name, () -> checkMessage(name, message.get("fields"), bytes));
     }
-    System.out.println(golden.get("messages").size() + " messages and all numbers agree");
   }
 
   private static void checkConstants(JsonNode constants, JsonNode kinds) throws IllegalAccessException {

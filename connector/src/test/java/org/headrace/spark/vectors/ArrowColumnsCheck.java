@@ -45,6 +45,7 @@ import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.headrace.spark.NamedChecks;
 
 public final class ArrowColumnsCheck {
   private static final int[] LENGTHS = {0, 1, 7, 8, 9, 63, 64, 65, 1000};
@@ -52,7 +53,6 @@ public final class ArrowColumnsCheck {
   private static final String[] STRINGS = {"", "a", "naïve", "水車", "🌊 mill", "x".repeat(300)};
 
   private final Random random = new Random(42);
-  private long checks;
 
   /** One type: how to make a vector, put a random value in it, and read it back. */
   private record Kind<V extends FieldVector>(
@@ -71,19 +71,15 @@ public final class ArrowColumnsCheck {
     ArrowColumnsCheck check = new ArrowColumnsCheck();
     try (BufferAllocator allocator = new RootAllocator()) {
       for (Kind<?> kind : check.kinds()) {
-        check.kind(kind, allocator);
+        NamedChecks.run(kind.type.simpleString(), () -> check.kind(kind, allocator));
       }
-      check.dictionaries(allocator);
-      check.missingValidity(allocator);
-      check.ownership(allocator);
-      check.otherTypes(allocator);
-      check.refusals(allocator);
-      check.same("memory left", 0L, allocator.getAllocatedMemory());
-    } catch (Mismatch mismatch) {
-      System.err.println("FAILED: " + mismatch.getMessage());
-      System.exit(1);
+      NamedChecks.run("dictionaries", () -> check.dictionaries(allocator));
+      NamedChecks.run("missing validity", () -> check.missingValidity(allocator));
+      NamedChecks.run("ownership", () -> check.ownership(allocator));
+      NamedChecks.run("other types", () -> check.otherTypes(allocator));
+      NamedChecks.run("refusals", () -> check.refusals(allocator));
+      NamedChecks.run("memory left", () -> same("memory left", 0L, allocator.getAllocatedMemory()));
     }
-    System.out.println(check.checks + " checks passed");
   }
 
   private List<Kind<?>> kinds() {
@@ -449,31 +445,21 @@ public final class ArrowColumnsCheck {
     return boxed;
   }
 
-  private void same(String what, Object expected, Object actual) {
-    checks++;
+  private static void same(String what, Object expected, Object actual) {
     if (!Objects.equals(expected, actual)) {
-      throw new Mismatch("%s: expected %s, found %s".formatted(what, expected, actual));
+      throw new AssertionError("%s: expected %s, found %s".formatted(what, expected, actual));
     }
   }
 
-  private void refused(String what, Class<? extends Exception> error, String message, Runnable action) {
-    checks++;
+  private static void refused(String what, Class<? extends Exception> error, String message, Runnable action) {
     try {
       action.run();
     } catch (RuntimeException caught) {
       if (error.isInstance(caught) && caught.getMessage().contains(message)) {
         return;
       }
-      throw new Mismatch("%s: expected %s with '%s', found %s".formatted(what, error.getName(), message, caught));
+      throw new AssertionError("%s: expected %s with '%s', found %s".formatted(what, error.getName(), message, caught));
     }
-    throw new Mismatch("%s: expected %s, found no error".formatted(what, error.getName()));
-  }
-
-  private static final class Mismatch extends RuntimeException {
-    private static final long serialVersionUID = 1;
-
-    Mismatch(String message) {
-      super(message);
-    }
+    throw new AssertionError("%s: expected %s, found no error".formatted(what, error.getName()));
   }
 }

@@ -47,6 +47,9 @@ class Attached(Protocol):
     def drop_table(self, name: str) -> None:
         """The registry will forget this table; called before it does."""
 
+    def unnamed(self, table: RegisteredTable) -> DataFrame:
+        """A DataFrame over a table that the registry does not have; forgotten with the last DataFrame that scans it."""
+
     def is_view_of_ours(self, name: str) -> bool:
         """Whether the session has a temporary view of this name that shows this context's table."""
 

@@ -82,6 +82,9 @@ class Catalogs:
         version, timestamp = question.get("version"), question.get("timestamp")
         if catalog is None:
             table = self._registry.find(question["table"]) if not question["namespace"] else None
+            unnamed = self.held.find_id(question["table"]) if table is None else None
+            if unnamed is not None:
+                return self._held_answer(unnamed)
             if table is not None and (version is not None or timestamp is not None):
                 raise PlanError(f"the table {table.name!r} has no versions; those of a CatalogProvider may have")
             return {"exists": False} if table is None else _described(table)

@@ -12,7 +12,15 @@ from headrace.display import names_text
 from headrace.errors import RegistrationError
 from headrace.expr.nodes import Expr
 from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, SortKey, Statistics
-from headrace.provider import AggregatePushdown, FilterPushdown, PerScanProvider, Pushdown, TableProvider, for_scan
+from headrace.provider import (
+    AggregatePushdown,
+    FilterPushdown,
+    PerScanProvider,
+    Pushdown,
+    TableProvider,
+    declared_schema,
+    for_scan,
+)
 
 
 class SortedTable(PerScanProvider):
@@ -44,7 +52,7 @@ class SortedTable(PerScanProvider):
         return f"<SortedTable: {self._inner!r} by {names_text([key.column for key in self._keys])}>"
 
     def schema(self) -> pa.Schema:
-        schema = self._inner.schema()
+        schema: pa.Schema = declared_schema(self._inner)
         for key in self._keys:
             if key.column not in schema.names:
                 raise RegistrationError(

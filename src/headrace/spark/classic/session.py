@@ -22,6 +22,7 @@ from headrace.spark.failures import headrace_errors, jvm_lost, naming_a_lost_jvm
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.launch import Launched
 from headrace.spark.planner import Planner
+from headrace.spark.unnamed import ClassicTables
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.lifeline import Lifeline
 from headrace.transport.listeners import TlsIdentity
@@ -56,6 +57,7 @@ class ClassicSpark:
         self._connector("transport.Lifeline").hold(context_id, json.dumps(self._lifeline.address()))
         self._names = CatalogNames(self.spark, context_id, self.planner.catalogs, catalog)
         self.catalog = self._names.own
+        self._unnamed = ClassicTables(self.spark, self.catalog, self.planner.catalogs.held)
         self._connector("scan.ScanRules").install(self.spark._jsparkSession)
 
     def where(self) -> str:
@@ -82,6 +84,9 @@ class ClassicSpark:
 
     def drop_table(self, name: str) -> None:
         """The planner reads the registry itself."""
+
+    def unnamed(self, table: RegisteredTable) -> DataFrame:
+        return self._unnamed.frame(table)
 
     def is_view_of_ours(self, name: str) -> bool:
         session: Any = self.spark._jsparkSession

@@ -28,6 +28,7 @@ from headrace.spark.connect.query import ConnectQuery
 from headrace.spark.explain.connect import explain
 from headrace.spark.explain.explanation import Explanation
 from headrace.spark.planner import Planner
+from headrace.spark.unnamed import ConnectTables, ServerTables
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import PLANNER_VERSION
@@ -55,6 +56,7 @@ class ConnectSpark:
         self._settings: dict[str, str] = {}
         self.endpoint: Endpoint | None = None
         self.planner: Planner | None = None
+        self._unnamed: ConnectTables | ServerTables = ServerTables(spark, self.catalog, self.add_table, self.drop_table)
         options = {"context": context_id, "session": spark.session_id}
         archive = session.brought_along(spark)
         try:
@@ -63,6 +65,7 @@ class ConnectSpark:
             else:
                 self.endpoint = _endpoint(spark)
                 self.planner = Planner(registry, self.endpoint, python="", archive=archive, by_value=True)
+                self._unnamed = ConnectTables(spark, self.catalog, self.planner.catalogs.held)
                 options["planner"] = spark.client.cache_artifact(self._address(self.endpoint, self.planner))
             self._settings = {f"spark.sql.catalog.{self.catalog}": CATALOG_CLASS}
             self._settings |= {f"spark.sql.catalog.{self.catalog}.{key}": value for key, value in options.items()}
@@ -120,6 +123,10 @@ class ConnectSpark:
             with headrace_errors():
                 self.spark.sql(f"DROP TABLE IF EXISTS {self.catalog}.`{name}`").collect()
 
+    def unnamed(self, table: RegisteredTable) -> DataFrame:
+        with headrace_errors():
+            return self._unnamed.frame(table)
+
     def is_view_of_ours(self, name: str) -> bool:
         try:
             view = self.spark.table(f"`{name}`")
@@ -158,6 +165,8 @@ class ConnectSpark:
                 if self.is_view_of_ours(name):
                     self.spark.catalog.dropTempView(name)
                 self.drop_table(name)
+            if isinstance(self._unnamed, ServerTables):
+                self._unnamed.leave()
             for key in self._settings:
                 self.spark.conf.unset(key)
 

@@ -6,10 +6,12 @@ import enum
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
+from headrace.arrow.schemas import schema_of
+from headrace.errors import RegistrationError
 from headrace.expr.nodes import Expr
 from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, SortKey, Statistics
 
@@ -49,12 +51,16 @@ class AggregatePushdown(enum.Enum):
 class TableProvider(ABC):
     """A table that Spark can query. Lives in the driver process and is never pickled itself."""
 
-    @abstractmethod
     def schema(self) -> pa.Schema:
         """The table's columns. Called exactly once, by ``register_table``, on the caller's thread.
 
-        Whatever it raises reaches the caller unchanged and nothing is registered.
+        Whatever it raises reaches the caller unchanged and nothing is registered. It may be an attribute instead of a
+        method, of the class or of the object. Either may be a ``pa.schema``, DDL text (``"id BIGINT NOT NULL, name
+        STRING"``) or a list of pairs of name and type.
         """
+        raise RegistrationError(
+            f"{type(self).__name__} has no schema: write a method schema(self), or an attribute schema = 'id BIGINT'"
+        )
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         """One answer per filter, in order.
@@ -170,6 +176,21 @@ class JoiningProvider(TableProvider):
         Called once for each join that Spark offers, at planning, after the filters and before anything else, possibly
         on a thread that is not the caller's. It must be cheap and do no I/O. Whatever it raises fails the query.
         """
+
+
+def declared_schema(provider: TableProvider) -> Any:
+    """The schema of a provider, a method's answer or an attribute, DDL text and pairs as a ``pa.Schema``.
+
+    What is none of these is returned as it is. Raises what the method does, RegistrationError for what cannot be read.
+    """
+    schema: Any = provider.schema
+    declared = schema() if callable(schema) else schema
+    if not isinstance(declared, (str, list, tuple)):
+        return declared
+    try:
+        return schema_of(declared, f"{type(provider).__name__}.schema")
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(str(error)) from None
 
 
 def for_scan(provider: TableProvider) -> TableProvider:

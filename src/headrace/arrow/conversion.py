@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
 
-from headrace.arrow.types import is_list, wire_type
+from headrace.arrow.types import is_list, is_variant, wire_type
 from headrace.errors import SchemaMismatchError, UnsupportedTypeError
 
 _MAX_OFFSET = 2**31 - 1  # of strings, binary and lists in their wire types
@@ -48,29 +49,51 @@ def converter(source: pa.DataType, target: pa.DataType, column: str) -> Callable
 
 
 def batch_converter(source: pa.Schema, target: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-    """A function from batches of ``source`` to batches of ``target``; None where the columns are not the same to Spark.
+    """A function from batches of ``source`` to batches of ``target``; None where it can never lose nothing.
 
-    They are where the names are equal and each pair of types has one wire type: ``string`` and ``large_string``, a
-    view, a dictionary of strings; timestamps of any unit. The function raises SchemaMismatchError, naming the column,
-    if a value would change.
+    Both have the same names, in any order. Each pair of types is one to Spark (``string`` and ``large_string``, a view,
+    a dictionary of strings; timestamps of any unit), or both are numbers, or one has nulls alone. The function raises
+    SchemaMismatchError, naming the column and a value, if a value would change.
     """
-    if source.names != target.names:
+    if sorted(source.names) != sorted(target.names) or len(set(source.names)) < len(source.names):
         return None
     try:
         wires = [wire_type(field.type, field.name) for field in target]
-        if wires != [wire_type(field.type, field.name) for field in source]:
-            return None
+        found = [wire_type(source.field(field.name).type, field.name) for field in target]
     except UnsupportedTypeError:
         return None
+    if not all(map(_may_fit, found, wires)):
+        return None
+    order = [source.get_field_index(field.name) for field in target]
 
     def convert(batch: pa.RecordBatch) -> pa.RecordBatch:
         columns = [
             column if column.type == field.type else _encoded(to_wire(column, wire, field.name), field)
-            for column, wire, field in zip(batch.columns, wires, target, strict=True)
+            for column, wire, field in zip((batch.column(i) for i in order), wires, target, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=target)
 
     return convert
+
+
+def _may_fit(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether values of a wire type may be values of another one."""
+    kind = pa.types
+    if source == target or kind.is_null(source) or (_is_number(source) and _is_number(target)):
+        return True
+    if kind.is_struct(source) and kind.is_struct(target) and not is_variant(target):
+        names = [source.field(i).name for i in range(source.num_fields)]
+        fields = [target.field(i) for i in range(target.num_fields)]
+        same = sorted(names) == sorted(field.name for field in fields)
+        return same and all(_may_fit(source.field(field.name).type, field.type) for field in fields)
+    if kind.is_map(source) and kind.is_map(target):
+        return _may_fit(source.key_type, target.key_type) and _may_fit(source.item_type, target.item_type)
+    return bool(kind.is_list(source) and kind.is_list(target) and _may_fit(source.value_type, target.value_type))
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    kind = pa.types
+    return bool(kind.is_integer(type_) or kind.is_floating(type_) or kind.is_decimal(type_))
 
 
 def _encoded(array: pa.Array, field: pa.Field) -> pa.Array:
@@ -124,7 +147,42 @@ def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:
         return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
     if kind.is_timestamp(source) and source.tz is not None and source.unit == "us":
         return array.view(target)
-    return _in_range(array.cast(target))
+    return _cast_number(array, target) if _is_number(source) else _in_range(array.cast(target))
+
+
+def _cast_number(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """Raises ArrowInvalid, with a value that would change: pyarrow itself rounds to shorter floats and decimals."""
+    kind = pa.types
+    if kind.is_integer(array.type) and kind.is_decimal(target):  # it wants room for any integer in the result
+        array = array.cast(pa.decimal128(min(38, 20 + target.scale), target.scale))
+    source = array.type
+    try:
+        cast = array.cast(target)
+    except pa.ArrowInvalid as error:
+        raise pa.ArrowInvalid(f"{error} (the value {_first_unfit(array, target)})") from None
+    shorter = kind.is_floating(source) and kind.is_floating(target) and target.bit_width < source.bit_width
+    of_tens = kind.is_floating(source) != kind.is_floating(target) and kind.is_decimal(source) != kind.is_decimal(
+        target
+    )
+    if shorter or of_tens:
+        changed = pa.compute.not_equal(cast.cast(source), array)
+        if kind.is_floating(source):
+            changed = pa.compute.and_not(changed, pa.compute.is_nan(array))
+        if (first := changed.index(True).as_py()) >= 0:
+            raise pa.ArrowInvalid(f"{array[first].as_py()!r} would become {cast[first].as_py()!r}")
+    return cast
+
+
+def _first_unfit(array: pa.Array, target: pa.DataType) -> Any:
+    """A value that cannot be cast, in an array that has one."""
+    while len(array) > 1:
+        half = array.slice(0, len(array) // 2)
+        try:
+            half.cast(target)
+            array = array.slice(len(half))
+        except pa.ArrowInvalid:
+            array = half
+    return array[0].as_py()
 
 
 def _in_range(array: pa.Array) -> pa.Array:

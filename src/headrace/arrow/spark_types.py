@@ -27,7 +27,7 @@ SPARK_TYPE = "headrace.spark_type"
 """In a field's metadata: the name of its Spark type, where one Arrow type stands for several of Spark's."""
 _TIME = "time(6)"
 _UNITS = ("day", "hour", "minute", "second")
-_INTERVALS = {f"interval {unit}" for unit in _UNITS} | {
+INTERVALS = {f"interval {unit}" for unit in _UNITS} | {
     f"interval {first} to {last}" for i, first in enumerate(_UNITS) for last in _UNITS[i + 1 :]
 }
 _PARTS = {"key": "keyType", "value": "valueType", "element": "elementType"}
@@ -136,7 +136,7 @@ def _metadata(field: pa.Field | None, key: str) -> str | None:
 
 
 def _named_spark_type(type_: pa.DataType, name: str, declared: pa.Field | None) -> str:
-    is_interval = pa.types.is_duration(type_) and name in _INTERVALS
+    is_interval = pa.types.is_duration(type_) and name in INTERVALS
     if is_interval or (pa.types.is_time(type_) and re.fullmatch(r"time\([0-9]\)", name)):
         return name
     raise UnsupportedTypeError(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import datetime
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from headrace.catalog import CatalogProvider
@@ -116,20 +117,23 @@ def table_of(name: str, provider: Any, where: str) -> RegisteredTable:
 
 
 class HeldTables:
-    """The tables of catalogs and table functions that the JVM knows, for as long as it does.
+    """The tables of catalogs and table functions, and those without a name, for as long as the JVM knows them.
 
-    Every analysis makes such tables anew. The JVM tells when one of its own objects for a table is garbage.
+    Every analysis makes objects for such tables anew. The JVM tells when one of them is garbage.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[str, tuple[RegisteredTable, int]] = {}
+        self._dropped: deque[str] = deque()
 
     def __len__(self) -> int:
+        self._take_dropped()
         return len(self._held)
 
     def hold(self, table: RegisteredTable) -> None:
         """The JVM is about to make one more object for the table."""
+        self._take_dropped()
         with self._lock:
             _, count = self._held.get(table.id, (table, 0))
             self._held[table.id] = table, count + 1
@@ -142,6 +146,15 @@ class HeldTables:
                 self._held[table_id] = table, count - 1
             else:
                 self._held.pop(table_id, None)
+
+    def release_soon(self, table_id: str) -> None:
+        """As ``release``, for finalizers, which may interrupt any of these methods: done before the next ``hold``."""
+        self._dropped.append(table_id)
+
+    def _take_dropped(self) -> None:
+        while self._dropped:
+            with suppress(IndexError):  # another thread was faster
+                self.release(self._dropped.popleft())
 
     def find_id(self, table_id: str) -> RegisteredTable | None:
         with self._lock:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from headrace.arrow.types import wire_schema
 from headrace.errors import RegistrationError, TableExistsError
 from headrace.execute.live import LiveTable
-from headrace.provider import TableProvider
+from headrace.provider import TableProvider, declared_schema
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RegisteredTable:
 
         Raises RegistrationError for what is no schema, UnsupportedTypeError for a type that Spark has no equal of.
         """
-        schema = provider.schema()
+        schema = declared_schema(provider)
         if not isinstance(schema, pa.Schema):
             raise RegistrationError(
                 f"{type(provider).__name__}.schema() returned {type(schema).__name__}, expected a pyarrow.Schema"

@@ -6,7 +6,7 @@ Driver Python.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,8 +14,10 @@ import pyarrow as pa
 
 from headrace.arrow.conversion import batch_converter
 from headrace.arrow.damage import DamageCheck
+from headrace.arrow.data import is_pandas_frame, row_names, table_of
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import NullCheck
+from headrace.arrow.python_values import array_of
 from headrace.arrow.sizes import COPIED_BYTES
 from headrace.arrow.sources import hint_for
 from headrace.display import html_lines
@@ -27,12 +29,13 @@ _MEMORY = pa.default_cpu_memory_manager()
 
 
 class TableSink:
-    """Writes Arrow data into a streaming table. Every method may be called from any thread, at the same time.
+    """Writes data into a streaming table. Every method may be called from any thread, at the same time.
 
-    Data: a RecordBatch, a Table, or any object with ``__arrow_c_array__`` or ``__arrow_c_stream__`` (a pandas or
-    polars frame, for instance), with the table's columns. Types that are one type to Spark are cast where that loses
-    nothing: ``large_string``, views and dictionaries to ``string``, nanoseconds to microseconds if they fit. It is
-    copied: the caller may overwrite, reuse or drop it when the call returns.
+    Data: a RecordBatch, a Table, any object with ``__arrow_c_array__`` or ``__arrow_c_stream__`` (a polars frame, for
+    instance), a pandas frame (its index only where that has a name) or a list of dicts, in which a key that a row does
+    not have is a null. Its columns are the table's, in any order. Types are cast where that loses nothing:
+    ``large_string``, views and dictionaries to ``string``, nanoseconds to microseconds, numbers to other numbers, if
+    every value fits. It is copied: the caller may overwrite, reuse or drop it when the call returns.
 
     Writes raise SchemaMismatchError (other names or types, values that a cast would change, or nulls where the table
     has none),
@@ -136,6 +139,12 @@ class TableSink:
         with suppress(SinkClosedError):  # the block closed the sink before it raised, and that goes on anyway
             self.fail(error)
 
+    async def __aenter__(self) -> TableSink:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: object) -> None:
+        self.__exit__(kind, error, tb)  # neither close nor fail waits
+
     def __repr__(self) -> str:
         return f"<{self._title()}: {', '.join(self._lines())}>"
 
@@ -202,29 +211,15 @@ class _Intake:
         return self._copy(list(self._conforming(data)))
 
     def several(self, data: Any) -> Iterator[tuple[pa.RecordBatch, int, int]]:
-        """``data`` batch by batch; of a Table every batch is checked before the first is given out."""
+        """``data`` batch by batch; of a Table or frame every batch is checked before the first is given out."""
         batches: Sequence[pa.RecordBatch] | Iterator[pa.RecordBatch] = self._conforming(data)
-        if isinstance(data, pa.Table):
+        if isinstance(data, pa.Table) or is_pandas_frame(data):
             batches = list(batches)
         for batch in batches:
             yield self._copy([batch])
 
     def _conforming(self, data: Any) -> Iterator[pa.RecordBatch]:
-        if isinstance(data, pa.RecordBatch):
-            schema, batches = data.schema, iter([data])
-        elif isinstance(data, pa.Table):
-            schema, batches = data.schema, iter(data.to_batches())
-        elif hasattr(data, "__arrow_c_stream__"):
-            reader = pa.RecordBatchReader.from_stream(data)
-            schema, batches = reader.schema, iter(reader)
-        elif hasattr(data, "__arrow_c_array__"):
-            batch = pa.record_batch(data)
-            schema, batches = batch.schema, iter([batch])
-        else:
-            raise TypeError(
-                f"cannot write {type(data).__name__} to {self._table}: expected a RecordBatch, a Table "
-                f"or an object with __arrow_c_array__ or __arrow_c_stream__{hint_for(data)}"
-            )
+        schema, batches = self._opened(data)
         same = schema.equals(self._schema, check_metadata=True)
         convert = None if same else batch_converter(schema, self._schema)
         if convert is None and not same:
@@ -242,6 +237,33 @@ class _Intake:
             yield batch
         if empty:
             yield pa.RecordBatch.from_arrays([pa.nulls(0, t) for t in self._schema.types], schema=self._schema)
+
+    def _opened(self, data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        if isinstance(data, pa.RecordBatch):
+            return data.schema, iter([data])
+        if isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
+            return self._schema, iter([self._batch_of_rows(data)])
+        if hasattr(data, "__arrow_c_stream__") and not is_pandas_frame(data):
+            reader = pa.RecordBatchReader.from_stream(data)
+            return reader.schema, iter(reader)
+        table = table_of(data)
+        if table is None:
+            raise TypeError(
+                f"cannot write {type(data).__name__} to {self._table}: expected a RecordBatch, a Table, a frame, a "
+                f"list of dicts or an object with __arrow_c_array__ or __arrow_c_stream__{hint_for(data)}"
+            )
+        return table.schema, iter(table.to_batches())
+
+    def _batch_of_rows(self, rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
+        """A key that a row does not have is a null; one that the table does not have is an error."""
+        unknown = [name for name in row_names(rows) if name not in self._schema.names]
+        if unknown:
+            raise SchemaMismatchError(
+                f"rows with the key {unknown[0]!r} cannot be written to {self._table}, which has the columns "
+                f"{', '.join(self._schema.names)}; nothing was written"
+            )
+        columns = [array_of([row.get(field.name) for row in rows], field) for field in self._schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
     def _copy(self, batches: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, int, int]:
         only = batches[0]

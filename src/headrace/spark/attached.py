@@ -90,6 +90,10 @@ class AttachedSpark(ABC):
         """The registry will forget this table; called before it does."""
 
     @abstractmethod
+    def unnamed(self, table: RegisteredTable) -> DataFrame:
+        """A DataFrame over a table that the registry does not have; forgotten with the last DataFrame that scans it."""
+
+    @abstractmethod
     def is_view_of_ours(self, name: str) -> bool:
         """Whether the session has a temporary view of this name that shows this context's table."""
 

@@ -93,6 +93,9 @@ class Catalogs:
         version, timestamp = question.get(words.VERSION), question.get(words.TIMESTAMP)
         if catalog is None:
             table = self._registry.find(question[words.TABLE]) if not question[words.NAMESPACE] else None
+            unnamed = self.held.find_id(question[words.TABLE]) if table is None else None
+            if unnamed is not None:
+                return self._held_answer(unnamed)
             if table is not None and (version is not None or timestamp is not None):
                 raise PlanError(f"the table {table.name!r} has no versions; those of a CatalogProvider may have")
             return {words.EXISTS: False} if table is None else _described(table)

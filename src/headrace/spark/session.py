@@ -8,12 +8,13 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.arrow.schemas import SchemaLike, schema_of
 from headrace.arrow.types import wire_schema
 from headrace.catalog import CatalogProvider
 from headrace.display import html_table, html_text, names_text
@@ -41,11 +42,16 @@ from headrace.spark.classic.session import ClassicSpark
 from headrace.spark.explain.explanation import Explanation
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
+from headrace.spark.sql_names import with_frames
+from headrace.spark.unnamed import keep_with
 from headrace.spill.arrow_spill import ArrowSpill
-from headrace.tables.choose import not_a_provider
+from headrace.tables.choose import provider_for
 
 if TYPE_CHECKING:
     from headrace.spark.connect.session import ConnectSpark
+
+Args: TypeAlias = dict[str, Any] | list[Any] | None
+"""The parameters of a query: by name (``:n``) or by place (``?``)."""
 
 
 class SessionContext:
@@ -98,33 +104,34 @@ class SessionContext:
     def register_table(
         self,
         name: str,
-        provider: TableProvider,
+        table: Any,
         *,
         replace: bool = False,
         verify: Literal["sample", "all"] | None = None,
     ) -> None:
-        """Make ``provider`` queryable as ``name`` in ``ctx.sql``, ``ctx.spark.sql`` and ``ctx.spark.table``.
+        """Make ``table`` queryable as ``name`` in ``ctx.sql``, ``ctx.spark.sql`` and ``ctx.spark.table``.
+
+        ``table`` is a TableProvider, or data, which is then what every query sees: whatever has ``__arrow_c_stream__``
+        or ``__arrow_c_array__`` (Arrow, polars, a DuckDB relation, which runs here), a pandas frame (its index only
+        where that has a name), a list of dicts, a dict of lists, a ``pyarrow.dataset``.
 
         ``verify`` checks what the provider promises (EXACT filters and top-n, partitioning, ordering) on the rows of
         each scan, on all of them or on some of each batch; a query whose rows break a promise fails with
         BrokenPromiseError.
 
-        Calls ``provider.schema()`` exactly once, on this thread; what it raises reaches you unchanged. Raises
+        Asks a provider for its ``schema`` exactly once, on this thread; what it raises reaches you unchanged. Raises
         TableExistsError if the name is taken (by a table of this context or a temporary view of the session)
         and ``replace`` is false, UnsupportedTypeError for a type Spark has no equal of, RegistrationError for
-        a bad name, columns that Spark does not tell apart or something that is not a TableProvider. On any error
-        nothing is registered.
+        a bad name, columns that Spark does not tell apart, something that is neither a TableProvider nor data, or data
+        that can be read once only (a RecordBatchReader, a generator). On any error nothing is registered.
         """
         self._require_open()
         _check_name(name)
-        if not isinstance(provider, TableProvider):
-            raise RegistrationError(
-                f"register_table({name!r}, ...) takes a TableProvider, not {not_a_provider(provider)}"
-            )
         if verify not in (None, "sample", "all"):
             raise ValueError(f'verify must be None, "sample" or "all", not {verify!r}')
         if not replace and self._registry.find(name) is not None:
             raise TableExistsError(f"table {name!r} is registered already; pass replace=True to replace it")
+        provider = provider_for(table, f"register_table({name!r}, ...)")
         self._register(RegisteredTable.of(name, provider, verify), replace=replace)
 
     def _register(self, table: RegisteredTable, *, replace: bool) -> None:
@@ -231,10 +238,11 @@ class SessionContext:
             return self._attached.catalogs().deregister_function(name)
 
     def register_streaming_table(
-        self, name: str, schema: pa.Schema, capacity: int = 16, *, partitions: int = 1, replace: bool = False
+        self, name: str, schema: SchemaLike, capacity: int = 16, *, partitions: int = 1, replace: bool = False
     ) -> TableSink:
         """Make a push table: what is written to the sink returned is what one query, running meanwhile, reads.
 
+        ``schema``: a ``pa.schema``, DDL text (``"id BIGINT NOT NULL, name STRING"``) or pairs of name and type.
         ``capacity`` batches may wait before ``write`` blocks (per partition, if there are several). With ``replace``
         a table of that name is replaced; if it was a push table, its sink and its query end with DeregisteredError.
         Raises as ``register_table`` does, TypeError or ValueError for a capacity or a number of partitions that is no
@@ -242,8 +250,10 @@ class SessionContext:
         """
         self._require_open()
         _check_name(name)
-        if not isinstance(schema, pa.Schema):
-            raise RegistrationError(f"the schema of {name!r} must be a pyarrow.Schema, not {type(schema).__name__}")
+        try:
+            schema = schema_of(schema, f"the schema of {name!r}")
+        except (TypeError, ValueError) as error:
+            raise RegistrationError(str(error)) from None
         wire = wire_schema(schema)
         capacity, partitions = _count("capacity", capacity), _count("partitions", partitions)
         self._attached.require_planner("push tables")
@@ -291,38 +301,72 @@ class SessionContext:
         with self._attached.errors_of_spark():
             return self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
 
-    def sql(self, query: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
-        """A query as an ordinary PySpark DataFrame."""
-        self._require_open()
-        with self._attached.errors_of_spark():
-            return self._spark.sql(query, args)
+    def read_table(self, table: Any) -> DataFrame:
+        """A provider or data as a DataFrame, without a name; see ``register_table`` for what it may be.
 
-    def collect(self, query: DataFrame | str) -> pa.Table:
-        """The whole result as Arrow. Raises Headrace's own errors where a provider failed."""
-        frame = self._frame(query)
+        It is forgotten with the last DataFrame that scans it: this one, or what was made of it. Spark tells when its
+        JVM collects garbage; until then the data stays in memory. Raises as ``register_table`` does.
+        """
+        return self._read_table(table, "read_table")
+
+    def _read_table(self, table: Any, where: str) -> DataFrame:
+        self._require_open()
+        provider = provider_for(table, where)
+        registered = RegisteredTable.of(type(provider).__name__, provider)
+        with self._attached.errors_of_spark():
+            self._check_columns(registered)
+            return self._attached.unnamed(registered)
+
+    def sql(self, query: str, args: Args = None, **names: Any) -> DataFrame:
+        """A query as an ordinary PySpark DataFrame.
+
+        As in PySpark's own ``sql``: ``args`` are the values of its parameters, and ``{name}`` in the query stands for a
+        value or a DataFrame given by that name. Here a name may also be a provider or data, as for ``read_table``:
+        ``ctx.sql("SELECT * FROM {orders} WHERE id > {n}", orders=frame, n=3)``.
+        """
+        self._require_open()
+        found = with_frames(names, lambda value, name: self._read_table(value, f"{{{name}}} in a query"))
+        with self._attached.errors_of_spark():
+            frame = self._spark.sql(query, args, **found)
+        if is_connect(self._spark):
+            keep_with(frame, [value for value in found.values() if isinstance(value, DataFrame)])
+        return frame
+
+    def collect(self, query: DataFrame | str, args: Args = None, **names: Any) -> pa.Table:
+        """The whole result as Arrow. Raises Headrace's own errors where a provider failed.
+
+        ``args`` and ``names`` are those of ``sql``, for a query as text.
+        """
+        frame = self._frame(query, args, names)
         with self._attached.errors():
             stream = ResultStream(self._attached.query(frame, bounded=False))
         return stream.read_all()
 
     def execute_stream(
-        self, query: DataFrame | str, *, progress: bool | Callable[[Progress], None] = False
+        self,
+        query: DataFrame | str,
+        args: Args = None,
+        *,
+        progress: bool | Callable[[Progress], None] = False,
+        **names: Any,
     ) -> ResultStream:
         """Start the query and return its result as it comes: an iterator of Arrow batches, in the query's order.
 
         ``progress=True`` shows a bar on stderr if that is a terminal; a function is called with a Progress on the
-        consumer's thread, after each batch and at the end. See ResultStream.
+        consumer's thread, after each batch and at the end. ``args`` and ``names`` are those of ``sql``, for a query as
+        text. See ResultStream.
         """
-        frame = self._frame(query)
+        frame = self._frame(query, args, names)
         report = progress if callable(progress) else ProgressBar() if progress else None
         with self._attached.errors():
             return ResultStream(self._attached.query(frame, bounded=True), report)
 
-    def explain(self, query: DataFrame | str) -> Explanation:
+    def explain(self, query: DataFrame | str, args: Args = None, **names: Any) -> Explanation:
         """A readable block per Headrace scan of the query: what was negotiated, and why something was not used.
 
-        The answer is a ``str`` that notebooks show as it is.
+        The answer is a ``str`` that notebooks show as it is. ``args`` and ``names`` are those of ``sql``, for text.
         """
-        frame = self._frame(query)
+        frame = self._frame(query, args, names)
         with self._attached.errors():
             return self._attached.explain(frame)
 
@@ -360,13 +404,15 @@ class SessionContext:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def _frame(self, query: DataFrame | str) -> DataFrame:
+    def _frame(self, query: DataFrame | str, args: Args, names: Mapping[str, Any]) -> DataFrame:
         self._require_open()
         if isinstance(query, str):
             with self._attached.errors():  # catalogs and table functions are asked while Spark analyses the query
-                return self.sql(query)
+                return self.sql(query, args, **names)
         if not hasattr(query, "sparkSession"):
             raise TypeError(f"a query is SQL text or a Spark DataFrame, not {type(query).__name__}")
+        if args is not None or names:
+            raise TypeError("args and names belong to a query as SQL text; a DataFrame has its own already")
         return query
 
     def _require_open(self) -> None:

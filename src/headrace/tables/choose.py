@@ -1,13 +1,43 @@
-"""Which ready-made table suits what was given instead of a provider, for error messages; driver Python, pure."""
+"""Provider, data, or what: the table for what a user holds, or the advice how to make one; driver Python."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-import pyarrow as pa
-
+from headrace.arrow.data import is_data, is_one_shot
+from headrace.errors import RegistrationError
 from headrace.provider import TableProvider
+from headrace.tables.dataset.table import DatasetTable
+from headrace.tables.mem import MemTable
+
+
+def provider_for(value: Any, where: str) -> TableProvider:
+    """``value`` itself if it is a provider, else a table over the data that it is.
+
+    Raises RegistrationError, with what to pass instead, for what is neither, or is data that makes no table. ``where``
+    begins the message: ``register_table('orders', ...)``.
+    """
+    if isinstance(value, TableProvider):
+        return value
+    if not is_table(value):
+        raise RegistrationError(f"{where} takes a TableProvider or data, not {not_a_provider(value)}")
+    try:
+        return DatasetTable(value) if _is_dataset(value) else MemTable(value)
+    except (TypeError, ValueError) as error:
+        raise RegistrationError(f"{where}: {error}") from error
+
+
+def is_table(value: Any) -> bool:
+    """Whether it is a provider, or data that can be read again and again."""
+    if isinstance(value, TableProvider):
+        return True
+    of_pyspark = type(value).__module__.partition(".")[0] == "pyspark"  # its frames are tables of Spark's already
+    return not of_pyspark and not is_one_shot(value) and (is_data(value) or _is_dataset(value))
+
+
+def _is_dataset(value: Any) -> bool:
+    return type(value).__module__ == "pyarrow._dataset" and hasattr(value, "get_fragments")
 
 
 def not_a_provider(value: Any) -> str:
@@ -23,16 +53,20 @@ def _advice(value: Any) -> str:
         return _advice_for_class(value)
     if library == "pyspark":
         return "a Spark DataFrame is a table already; give it a name with df.createOrReplaceTempView(name)"
-    if type(value).__module__ == "pyarrow._dataset":
-        return "wrap it in hr.DatasetTable(...)"
-    if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__") or isinstance(value, pa.Table):
-        return "wrap it in hr.MemTable(...)"
-    if isinstance(value, (list, tuple)) and value and isinstance(value[0], pa.RecordBatch):
-        return "wrap it in hr.MemTable(...)"
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return "wrap it in hr.MemTable(pa.Table.from_pylist(rows))"
+    if is_one_shot(value):
+        return (
+            "it can be read once, and a table is read by every query. hr.MemTable(...) reads all of its batches now; "
+            "hr.SimpleTable(schema, function) calls a function that makes such a stream for each query; what comes "
+            "once is written to ctx.register_streaming_table(name, schema)"
+        )
+    if is_data(value) or _is_dataset(value):
+        return f"wrap it in hr.{'DatasetTable' if _is_dataset(value) else 'MemTable'}(...)"
+    if isinstance(value, (list, tuple)) and not value:
+        return "an empty list has no columns; for an empty table pass schema.empty_table()"
     if isinstance(value, dict):
-        return "wrap it in hr.MemTable(pa.table(columns))"
+        return "a dict of columns has a list for each name"
+    if isinstance(value, (list, tuple)):
+        return "a list of rows has a dict for each row: [{'id': 1}, {'id': 2}]"
     if isinstance(value, (str, os.PathLike)):
         return "for files pass hr.DatasetTable(path), or hr.ListingTable(path, format)"
     if callable(value):

@@ -1,4 +1,4 @@
-"""MemTable: Arrow data that is in memory already; runs in the driver, where the data is."""
+"""MemTable: data that is in memory already; runs in the driver, where the data is."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.arrow.conversion import table_in_types, to_wire
 from headrace.arrow.damage import DamageCheck
+from headrace.arrow.data import table_of
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.sending import is_light
 from headrace.arrow.sizes import BATCH_ROWS, LARGE_BYTES, LARGE_ROWS
@@ -28,11 +29,12 @@ from headrace.tables.partial_aggregates import PartialAggregate, can_be_partial,
 
 
 class MemTable(TableProvider):
-    """A table over Arrow data in memory.
+    """A table over data in memory.
 
     ``data``: a pyarrow Table or RecordBatch, an iterable of RecordBatches, a RecordBatchReader (read to its end
-    here), or anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``: a polars or pandas frame, a duckdb
-    result. It is not copied, except that small batches that stand next to each other are put together once.
+    here), anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` (a polars frame, a duckdb relation, which runs
+    here), a pandas frame (its index only where that has a name), a list of dicts or a dict of lists. Arrow's memory is
+    not copied, except that small batches that stand next to each other are put together once.
     ``partitions``: how many tasks a scan may use; each gets an equal share of the rows, in order.
 
     Placement is DRIVER: nothing is pickled, only the needed columns and rows cross to Spark. Columns, filters that
@@ -41,8 +43,8 @@ class MemTable(TableProvider):
     plain type. They are converted batch by batch when they are read, views only where a filter is used, or where text
     of more than 12 bytes lies far apart.
 
-    Raises TypeError for data that is not an Arrow table, ValueError for fewer than one partition or for an
-    iterable without batches (it has no schema), SchemaMismatchError for batches that differ in schema.
+    Raises TypeError for what is no table, or has a column of mixed types, ValueError for fewer than one partition or
+    for an iterable without batches (it has no schema), SchemaMismatchError for batches that differ in schema.
     """
 
     def __init__(self, data: Any, partitions: int = 1) -> None:
@@ -245,18 +247,16 @@ def _refuse(damage: str | None) -> None:
 
 
 def _as_table(data: Any) -> pa.Table:
-    if isinstance(data, pa.Table):
-        return data
-    if isinstance(data, (dict, str, bytes)) or (isinstance(data, type) and hasattr(data, "__arrow_c_stream__")):
-        raise _no_arrow(data)
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        try:
-            return pa.table(data)
-        except pa.ArrowInvalid as error:  # a Series, an Array, a ChunkedArray: Arrow, but of one column
-            raise TypeError(f"{type(data).__name__} is a single column, not a table: {error}") from error
-    if isinstance(data, Iterable):
+    table = table_of(data)
+    if table is not None:
+        return table
+    if isinstance(data, Iterable) and not isinstance(data, (type, str, bytes)):
         return _table_of_batches(data)
-    raise _no_arrow(data)
+    what = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
+    raise TypeError(
+        f"MemTable takes data (a pyarrow Table, RecordBatches, a RecordBatchReader, a pandas or polars frame, a list "
+        f"of dicts, a dict of lists, or another object with __arrow_c_stream__), not {what}"
+    )
 
 
 def _table_of_batches(data: Iterable[Any]) -> pa.Table:
@@ -266,10 +266,7 @@ def _table_of_batches(data: Iterable[Any]) -> pa.Table:
     schema: Any = getattr(batches[0], "schema", None)  # if it is no batch, the loop says so first
     for index, batch in enumerate(batches):
         if not isinstance(batch, pa.RecordBatch):
-            hints = {
-                pa.Table: "; join tables with pyarrow.concat_tables",
-                dict: "; use pyarrow.Table.from_pylist(rows)",
-            }
+            hints = {pa.Table: "; join tables with pyarrow.concat_tables"}
             raise TypeError(
                 f"MemTable takes RecordBatches, but item {index} of the {type(data).__name__} is a "
                 f"{type(batch).__name__}{hints.get(type(batch), '')}"
@@ -309,12 +306,3 @@ def _merged(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
         return [pa.concat_batches(batches)]
     except pa.ArrowNotImplementedError:  # a few nested types; they stay as they are
         return batches
-
-
-def _no_arrow(data: Any) -> TypeError:
-    what = f"the class {data.__name__}" if isinstance(data, type) else type(data).__name__
-    return TypeError(
-        f"MemTable takes Arrow data (a pyarrow Table, RecordBatches, a RecordBatchReader, or an object with "
-        f"__arrow_c_stream__ such as a polars or pandas frame), not {what}; pyarrow.table(...) makes one from "
-        "dicts and lists"
-    )

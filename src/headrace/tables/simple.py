@@ -11,6 +11,7 @@ import pyarrow as pa
 from headrace.arrow.batches import indented, same_columns
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.mismatch import nearest_difference
+from headrace.arrow.schemas import SchemaLike, schema_of
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.display import names_text
 from headrace.errors import SchemaMismatchError
@@ -21,6 +22,8 @@ from headrace.provider import TableProvider
 class SimpleTable(TableProvider):
     """A table of one partition that a function produces, anew for every scan.
 
+    ``schema``: a ``pa.schema``, DDL text (``"id BIGINT NOT NULL, name STRING"``) or a list of pairs of name and type.
+
     ``function()`` or ``function(request)``: it is given the ScanRequest if it has a parameter without a default,
     or if its first one is named ``request``. It returns what ``ExecutionPlan.execute`` may return (best a
     generator of RecordBatches, async or not) in the table's schema; one that takes the request may return just the
@@ -29,19 +32,17 @@ class SimpleTable(TableProvider):
     ``placement``: EXECUTORS pickles the function and runs it in Spark's Python workers; DRIVER runs it in this
     process, where it may use open connections and other live objects.
 
-    Raises TypeError for something that is not a schema, or not such a function.
+    Raises TypeError for something that is not a schema, or not such a function, ValueError for text that is no DDL.
     """
 
     def __init__(
         self,
-        schema: pa.Schema,
+        schema: SchemaLike,
         function: Callable[..., BatchSource],
         *,
         placement: Placement = Placement.EXECUTORS,
     ) -> None:
-        if not isinstance(schema, pa.Schema):
-            raise TypeError(f"SimpleTable takes a pyarrow.Schema first, not {type(schema).__name__}")
-        self._schema = schema
+        self._schema = schema_of(schema, "SimpleTable's schema")
         self._function = function
         self._takes_request = _takes_request(function)
         self._placement = placement

@@ -11,7 +11,7 @@ from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.display import names_text
 from headrace.errors import RegistrationError
 from headrace.plan import ExecutionPlan, ScanRequest, SortKey
-from headrace.provider import Pushdown, TableProvider
+from headrace.provider import Pushdown, TableProvider, declared_schema
 from headrace.tables.wrapping import WrappingTable, passes_on
 
 
@@ -44,7 +44,7 @@ class SortedTable(WrappingTable):
         return f"<SortedTable: {self.inner!r} by {names_text([key.column for key in self._keys])}>"
 
     def schema(self) -> pa.Schema:
-        schema = self.inner.schema()
+        schema = declared_schema(self.inner)
         for key in self._keys:
             if key.column not in schema.names:
                 raise RegistrationError(

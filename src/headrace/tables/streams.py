@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
+from headrace.arrow.schemas import SchemaLike, schema_of
 from headrace.arrow.sources import BatchSource
 from headrace.display import names_text
 from headrace.plan import ExecutionPlan, Placement, ScanRequest, UnknownPartitioning
@@ -15,26 +16,26 @@ from headrace.provider import TableProvider
 class StreamTable(TableProvider):
     """A table with one partition per factory; Spark reads as many at once as it has cores.
 
+    ``schema``: a ``pa.schema``, DDL text (``"id BIGINT NOT NULL, name STRING"``) or a list of pairs of name and type.
     Each factory is called without arguments when Spark reads its partition, and may be called again for the same
     scan. It returns what ``ExecutionPlan.execute`` may return (best a generator of RecordBatches), in the table's
     schema. ``placement``: EXECUTORS pickles the factories and runs each in one of Spark's Python workers; DRIVER
     runs them in this process, each on a thread of its own.
 
-    Raises TypeError for something that is not a schema, or for a factory that cannot be called.
+    Raises TypeError for something that is not a schema, or for a factory that cannot be called, ValueError for text
+    that is no DDL.
     """
 
     def __init__(
         self,
-        schema: pa.Schema,
+        schema: SchemaLike,
         factories: Iterable[Callable[[], BatchSource]],
         *,
         placement: Placement = Placement.EXECUTORS,
     ) -> None:
-        if not isinstance(schema, pa.Schema):
-            raise TypeError(f"StreamTable takes a pyarrow.Schema first, not {type(schema).__name__}")
         if callable(factories):
             raise TypeError("StreamTable takes a list of factories; for a single one write [factory]")
-        self._schema = schema
+        self._schema = schema_of(schema, "StreamTable's schema")
         self._factories = tuple(factories)
         self._placement = placement
         for index, factory in enumerate(self._factories):

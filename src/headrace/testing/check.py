@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.execute.live import LiveTable
 from headrace.expr.nodes import Expr
 from headrace.negotiate.planned import PlannedScan
-from headrace.provider import TableProvider
+from headrace.provider import TableProvider, declared_schema
 from headrace.testing.aggregates import check_aggregates
 from headrace.testing.filters import check_filters, check_limits
 from headrace.testing.joins import check_joins
@@ -139,7 +139,7 @@ class _Check:
         for _ in range(2):
             try:
                 with watched() as observed:
-                    schemas.append(self.provider.schema())
+                    schemas.append(declared_schema(self.provider))
             except USER_ERRORS as error:
                 self._stop(Promise.SCHEMA, f"{name} raised {error_text(error)}", error)
             for act in dict.fromkeys(observed.acts):

@@ -20,6 +20,7 @@ from headrace.spark.explain.explanation import Explanation, explain
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.launch import Launched
 from headrace.spark.planner import Planner
+from headrace.spark.unnamed import ClassicTables
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.lifeline import Lifeline
 from headrace.transport.protocol import PLANNER_VERSION, PROTOCOL_VERSION
@@ -52,6 +53,7 @@ class ClassicSpark(AttachedSpark):
         self._lifeline = Lifeline(self.endpoint, self._jvm_gone)
         self._connector("transport.Lifeline").hold(context_id, json.dumps(self._lifeline.address()))
         self._names = CatalogNames(self.spark, self.planner.catalogs, self, catalog)
+        self._unnamed = ClassicTables(self.spark, self.catalog, self.planner.catalogs.held)
 
     def where(self) -> str:
         context = self.spark.sparkContext
@@ -74,6 +76,9 @@ class ClassicSpark(AttachedSpark):
 
     def drop_table(self, name: str) -> None:
         """The planner reads the registry itself."""
+
+    def unnamed(self, table: RegisteredTable) -> DataFrame:
+        return self._unnamed.frame(table)
 
     def is_view_of_ours(self, name: str) -> bool:
         session: Any = self.spark._jsparkSession

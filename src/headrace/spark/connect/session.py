@@ -30,6 +30,7 @@ from headrace.spark.connect.query import ConnectQuery
 from headrace.spark.explain.connect import explain
 from headrace.spark.explain.explanation import Explanation
 from headrace.spark.planner import Planner
+from headrace.spark.unnamed import ConnectTables, ServerTables
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.lifeline import Lifeline
 from headrace.transport.planning import PlanningConnection
@@ -69,6 +70,11 @@ class ConnectSpark(AttachedSpark):
                 self._options["planner"] = spark.client.cache_artifact(address)
             answering = self.planner.catalogs if self.planner is not None else Catalogs(registry)
             self._names = CatalogNames(spark, answering, self, catalog)
+            self._unnamed: ConnectTables | ServerTables
+            if self.planner is None:
+                self._unnamed = ServerTables(spark, self.catalog, self.add_table, self.drop_table)
+            else:
+                self._unnamed = ConnectTables(spark, self.catalog, self.planner.catalogs.held)
             with self.errors():
                 # The catalog must be there; and the server has to come to this process for the answer, if that plans.
                 spark.sql(f"SHOW TABLES IN `{self.catalog}`").collect()
@@ -120,6 +126,10 @@ class ConnectSpark(AttachedSpark):
         with self.errors():
             self.spark.sql(statement.format(f"`{self.catalog}`")).collect()
 
+    def unnamed(self, table: RegisteredTable) -> DataFrame:
+        with self.errors():
+            return self._unnamed.frame(table)
+
     def is_view_of_ours(self, name: str) -> bool:
         try:
             view = self.spark.table(f"`{name}`")
@@ -163,6 +173,8 @@ class ConnectSpark(AttachedSpark):
             return
         with suppress(PySparkException, HeadraceError):  # the server went away meanwhile
             self._take_out_tables()
+            if isinstance(self._unnamed, ServerTables):
+                self._unnamed.leave()
             if self.planner is None:
                 self._tell("DROP TABLE {}.`headrace.context`")  # by which the catalog learns that this context closes
             self._names.leave()

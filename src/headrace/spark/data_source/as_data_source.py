@@ -21,16 +21,16 @@ from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.negotiation import Negotiation
 from headrace.negotiate.pickling import pickled
 from headrace.negotiate.registry import RegisteredTable
-from headrace.provider import FilterPushdown, TableProvider
+from headrace.provider import FilterPushdown
 from headrace.spark.versions import arrow_schema, has_time_type, inherited_push_filters
-from headrace.tables.choose import not_a_provider
+from headrace.tables.choose import provider_for
 from headrace.transport.protocol import SPLIT_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
 
-def as_data_source(provider: TableProvider, name: str) -> type[DataSource]:
+def as_data_source(provider: Any, name: str) -> type[DataSource]:
     """``provider`` as a class for ``spark.dataSource.register``; then ``spark.read.format(name).load()`` reads it.
 
     For sessions that take no jar. Any PySpark session will do, classic or Connect; Headrace must be installed where its
@@ -41,14 +41,12 @@ def as_data_source(provider: TableProvider, name: str) -> type[DataSource]:
     Spark's, and ``execute`` runs in Spark's Python workers whatever the plan's placement. ``schema()`` is called
     once, by this call.
 
-    Raises what ``schema()`` does; RegistrationError for what is no TableProvider, has no schema, or cannot be pickled;
-    UnsupportedTypeError for a type Spark has no equal of.
+    Raises what ``schema()`` does; RegistrationError for what is neither a TableProvider nor data, has no schema, or
+    cannot be pickled; UnsupportedTypeError for a type Spark has no equal of.
     """
     if not isinstance(name, str) or not name:
         raise RegistrationError(f"as_data_source takes the name for spark.read.format(...), a text, not {name!r}")
-    if not isinstance(provider, TableProvider):
-        raise RegistrationError(f"as_data_source takes a TableProvider, not {not_a_provider(provider)}")
-    table = RegisteredTable.of(name, provider)
+    table = RegisteredTable.of(name, provider_for(provider, "as_data_source"))
     if table.live is not None:
         raise RegistrationError(
             f"{table.provider_name} lives in this process and is read once, so Spark's workers cannot have it; "

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
+from headrace.arrow.schemas import schema_of
 from headrace.pruning.container_stats import ContainerStats
 from headrace.tables.listing.format import DataFile, FileFormat
 from headrace.tables.listing.plan import naming
@@ -17,12 +18,10 @@ _THREADS = 16
 
 
 def file_schema(format: FileFormat, file: DataFile) -> pa.Schema:
-    """What the format says of ``file``. Raises TypeError if that is not a schema."""
+    """What the format says of ``file``. Raises TypeError or ValueError if that is not a schema."""
     with naming(file, f"{type(format).__name__}.schema"):
         schema = format.schema(file)
-    if not isinstance(schema, pa.Schema):
-        raise TypeError(f"{type(format).__name__}.schema returned {type(schema).__name__}, expected a pyarrow.Schema")
-    return schema
+    return schema_of(schema, f"what {type(format).__name__}.schema returns")
 
 
 def file_parts(format: FileFormat, files: Sequence[DataFile], partition_bytes: int) -> list[Sequence[DataFile]]:

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
-import pyarrow as pa
-
+from headrace.arrow.schemas import SchemaLike
 from headrace.arrow.sources import BatchSource
 from headrace.expr.nodes import Expr
 from headrace.plan import ScanRequest
@@ -53,8 +52,11 @@ class FileFormat(ABC):
     """
 
     @abstractmethod
-    def schema(self, file: DataFile) -> pa.Schema:
-        """The file's columns. Called once, with the first file: its schema is the table's."""
+    def schema(self, file: DataFile) -> SchemaLike:
+        """The file's columns: a ``pa.schema``, DDL text, or a list of pairs of name and type.
+
+        Called once, with the first file: its schema is the table's.
+        """
 
     @abstractmethod
     def read(self, file: DataFile, request: ScanRequest) -> BatchSource:

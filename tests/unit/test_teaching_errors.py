@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -322,6 +323,32 @@ def test_write_blocked_without_a_reader_warns_once(caplog: pytest.LogCaptureFixt
     for writer in blocked:
         writer.join()
     assert len(caplog.messages) == 1
+
+
+@pytest.mark.usefixtures("soon")
+def test_reader_that_waits_for_an_open_sink_warns_once_with_what_it_read(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "headrace")
+    sink, table = new_sink(capacity=4)
+    stream = table.claim(0, "query")
+    read: list[int] = []
+    reader = threading.Thread(target=lambda: read.extend(batch.num_rows for batch in stream))
+    for _ in range(3):
+        sink.write(ONE)
+    reader.start()
+    message = await_warning(caplog)
+    assert re.fullmatch(
+        r"a query waits for the streaming table 't': it has read 3 batches, and nothing has come for [\d.]+ s\. The "
+        r"sink is open; if all is written, call its close\(\), which ends the query",
+        message,
+    )
+    sink.write(ONE)
+    waited = threading.Event()
+    while len(read) < 2:
+        waited.wait(0.05)
+    waited.wait(1.2)  # two more ticks, at each of which it could say so again
+    sink.close()
+    reader.join()
+    assert (sum(read), len(caplog.messages)) == (4, 1)
 
 
 @pytest.mark.usefixtures("soon")

@@ -182,3 +182,10 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 def _text(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
+
+
+def add_to_message(error: Any, sentence: str) -> None:
+    """Puts a sentence behind the first line of what a PySpark exception says; classic and Connect's differ."""
+    attribute = "_desc" if hasattr(error, "_desc") else "_message"
+    first, newline, rest = str(getattr(error, attribute)).partition("\n")
+    setattr(error, attribute, f"{first} {sentence}{newline}{rest}")

@@ -10,6 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.expr.nodes import Expr
 from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, SortKey, Statistics
 
@@ -173,6 +174,7 @@ def for_scan(provider: TableProvider) -> TableProvider:
     return provider.for_scan() if isinstance(provider, PerScanProvider) else provider
 
 
+@checked()
 def pushdown_exact_where_possible(filters: Sequence[Expr], *, schema: pa.Schema | None = None) -> list[FilterPushdown]:
     """EXACT for each filter that ``to_pyarrow(schema=schema)`` translates, else UNSUPPORTED, in order.
 

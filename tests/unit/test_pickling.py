@@ -202,7 +202,9 @@ def test_plan_of_a_module_that_was_loaded_again_and_cannot_be_pickled_warns_of_o
 ) -> None:
     monkeypatch.setattr(pickling, "_RELOADED", pickling._ReloadedModules())
     monkeypatch.syspath_prepend(str(tmp_path))
-    text = MODULE.replace("return ANSWER", "return ANSWER if LOCK else 0") + "import threading\nLOCK = threading.Lock()\n"
+    text = (
+        MODULE.replace("return ANSWER", "return ANSWER if LOCK else 0") + "import threading\nLOCK = threading.Lock()\n"
+    )
     (tmp_path / "with_a_lock.py").write_text(text)
     module = importlib.import_module("with_a_lock")
     pickled_task(task_of(module.Plan()), by_value=False)

@@ -88,7 +88,7 @@ class _ReloadedModules:
             module = sys.modules.get(name)
             if module is None or not _is_local(name, module):
                 self._installed.add(name)
-            elif self._specs.setdefault(name, module.__spec__) is not module.__spec__:
+            elif self._specs.setdefault(name, spec := getattr(module, "__spec__", None)) is not spec:
                 self.names.add(name)
         return bool(self.names)
 

@@ -42,8 +42,8 @@ _UNWRITTEN = (
     "thread, or start the query with ctx.execute_stream(...) and write before you read the result"
 )
 _UNENDED = (
-    "a query waits for %s: it has read %d batches, and nothing has come for %.2g s. The sink is open; if all is written, "
-    "call its close(), which ends the query"
+    "a query waits for %s: it has read %d batches, and nothing has come for %.2g s. The sink is open; if all is "
+    "written, call its close(), which ends the query"
 )
 _LOG = logging.getLogger("headrace")
 _EXIT_GRACE_S = 10.0  # how long a write stays blocked once the main thread has ended and nobody reads

@@ -11,7 +11,7 @@ from headrace.errors import ScanEndedError, StreamConsumedError, StreamError
 from headrace.execute.failure import traceback_of
 from headrace.execute.live import LivePlan, LiveTable, MergingSource
 from headrace.plan import ExecutionPlan, ScanRequest, UnknownPartitioning
-from headrace.push.channel import END, HINT_S, Channel, End, Reader
+from headrace.push.channel import END, HINT_S, Channel, Reader
 from headrace.push.packing import Packed, Packing
 
 # What is taken at once and sent as one batch: the size that suits Spark best, whatever size was written.

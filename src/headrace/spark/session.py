@@ -28,6 +28,7 @@ from headrace.errors import (
     UnsupportedTypeError,
 )
 from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.optional import CONNECT, check_installed
 from headrace.provider import TableProvider
 from headrace.push.channel import Channel
 from headrace.push.packing import Packed, Packing
@@ -272,7 +273,9 @@ class SessionContext:
     def _find(self, name: str) -> RegisteredTable | None:
         """The table of this name; None also where its view was dropped or replaced: then it is forgotten here, too."""
         if not isinstance(name, str):
-            raise TypeError(f"a table's name is a string, not {type(name).__name__}; register_table gives a table its name")
+            raise TypeError(
+                f"a table's name is a string, not {type(name).__name__}; register_table gives a table its name"
+            )
         with self._lock:
             table = self._registry.find(name)
             if table is None or self._closed:
@@ -397,13 +400,13 @@ class SessionContext:
 
 
 def _connect_spark() -> type[ConnectSpark]:
-    """Only a session of Spark Connect needs the packages that this imports. Raises HeadraceError without them."""
+    """Only a session of Spark Connect needs the packages that this imports. Raises MissingPackageError without them."""
     try:
         from headrace.spark.connect.session import ConnectSpark
     except (ImportError, SystemExit) as error:  # PySpark takes ``python -c`` for its doctests, and would end it
-        raise HeadraceError(
-            "a Spark Connect session needs packages of which one is not installed: pip install 'headrace[connect]'"
-        ) from error
+        for module in CONNECT:
+            check_installed(module, "a Spark Connect session", install="'headrace[connect]'")
+        raise HeadraceError(f"PySpark's client of Spark Connect cannot be imported: {error}") from error
     return ConnectSpark
 
 

@@ -1,4 +1,4 @@
-"""What the JVM that Headrace starts writes to standard error: kept while Spark starts, then passed on; driver Python."""
+"""What the JVM that Headrace starts writes to standard error: kept while Spark starts, then passed on; driver."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, MissingPackageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,9 @@ def check() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("pyspark", "py4j"):
             raise
-        raise ImportError(f"Headrace needs PySpark and there is none (no module {error.name!r}): {_INSTALL}") from None
+        raise MissingPackageError(
+            f"Headrace needs PySpark and there is none (no module {error.name!r}): {_INSTALL}"
+        ) from None
     found = minor_version(pyspark.__version__)
     if found >= OLDEST and _is_client_alone():
         raise ImportError(

@@ -255,7 +255,13 @@ def _as_table(data: Any) -> pa.Table:
     if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
         try:
             return pa.table(data)
-        except pa.ArrowInvalid as error:  # a Series, an Array, a ChunkedArray: Arrow, but of one column
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            if hasattr(data, "columns"):  # a pandas frame, of which Arrow says the column
+                what = "has a column whose values are not of one type: cast it, as with frame.astype({'a': 'string'})"
+                raise TypeError(
+                    f"this {type(data).__name__} {what}. Arrow says: {'; '.join(map(str, error.args))}"
+                ) from None
+            # a Series, an Array, a ChunkedArray: Arrow, but of one column
             raise TypeError(f"{type(data).__name__} is a single column, not a table: {error}") from error
     if isinstance(data, Iterable):
         return _table_of_batches(data)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.sources import BatchSource
 from headrace.display import names_text
 from headrace.plan import ExecutionPlan, Placement, ScanRequest, UnknownPartitioning
@@ -23,6 +24,7 @@ class StreamTable(TableProvider):
     Raises TypeError for something that is not a schema, or for a factory that cannot be called.
     """
 
+    @checked("placement")
     def __init__(
         self,
         schema: pa.Schema,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.types import filterable, is_filterable
 from headrace.display import names_text
 from headrace.errors import EvaluationError
@@ -83,6 +84,7 @@ class DatasetTable(PerScanProvider):
     and what ``ds.dataset()`` raises.
     """
 
+    @checked("partition_bytes", "sorted_by")
     def __init__(
         self,
         dataset: Any,

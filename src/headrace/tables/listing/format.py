@@ -10,6 +10,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
+from headrace.arguments import check_fields
 from headrace.arrow.sources import BatchSource
 from headrace.expr.nodes import Expr
 from headrace.plan import ScanRequest
@@ -29,6 +30,9 @@ class DataFile:
     size_in_bytes: int
     part: Any = None
     filesystem: Any = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def open(self) -> BinaryIO:
         """The whole file, for reading bytes; the caller closes it. Raises OSError as ``open`` does."""

@@ -49,9 +49,9 @@ def checked(*parameters: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return decorate
 
 
-def check_fields(instance: object) -> None:
+def check_fields(instance: Any) -> None:
     """For ``__post_init__`` of a dataclass: raises TypeError for a field that does not fit its annotation."""
-    for name, fits, hint in _field_checks(type(instance)):
+    for name, fits, hint in _field_checks(instance.__class__):
         if not fits(value := getattr(instance, name)):
             raise _wrong(type(instance).__name__, name, hint, value)
 

@@ -123,7 +123,7 @@ print(hr.SessionContext().collect("SELECT 1 AS one").to_pylist())
     [
         ("master='nonsense'", "Master must either be yarn or start with"),
         ("config={'spark.driver.memory': 'much'}", "Invalid maximum heap size: -Xmxmuch"),
-        ("config={'spark.log.level': 'LOUD'}", "The value 'LOUD' in the config \"spark.log.level\" is invalid"),
+        ("config={'spark.log.level': 'LOUD'}", "Invalid value for 'spark.log.level'"),
     ],
     ids=["in-java", "no-java", "in-spark"],
 )

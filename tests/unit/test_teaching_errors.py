@@ -402,3 +402,8 @@ def test_ready_made_tables_show_what_they_are(tmp_path: Path) -> None:
     flight = hr.FlightTable("grpc+tls://flight:8815", ["taxi"], token="secret")
     assert "grpc+tls://flight:8815" in repr(flight)
     assert "secret" not in repr(flight)
+
+
+def test_pandas_frame_with_a_column_of_several_types_is_named_with_the_column() -> None:
+    with pytest.raises(TypeError, match=r"not of one type: cast it.*Arrow says: .*Conversion failed for column mixed"):
+        hr.MemTable(pd.DataFrame({"mixed": [1, "x"]}))

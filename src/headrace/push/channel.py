@@ -38,7 +38,7 @@ _UNREAD = (
     "thread"
 )
 _UNWRITTEN = (
-    "a query has been waiting for %s for %.2g s, and nothing has been written to it: write to its sink from another "
+    "a query has been waiting for %s for %g s, and nothing has been written to it: write to its sink from another "
     "thread, or start the query with ctx.execute_stream(...) and write before you read the result"
 )
 _UNENDED = (
@@ -333,7 +333,7 @@ class Channel(Generic[T]):
             if waited_s < after_s or text in self._hinted:
                 return
             self._hinted.add(text)
-        _LOG.warning(text, self.name, *([batches] if text == _UNENDED else []), waited_s)
+        _LOG.warning(text, self.name, *((batches, waited_s) if text == _UNENDED else (after_s,)))
 
     def end_scan(self, reason: str) -> None:
         """The query is over: end every partition early, read or not. No-op where it is over."""

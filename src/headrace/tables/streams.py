@@ -34,7 +34,7 @@ class StreamTable(TableProvider):
     ) -> None:
         if not isinstance(schema, pa.Schema):
             raise TypeError(f"StreamTable takes a pyarrow.Schema first, not {type(schema).__name__}")
-        if callable(factories):
+        if callable(factories) or not isinstance(factories, Iterable):
             raise TypeError("StreamTable takes a list of factories; for a single one write [factory]")
         self._schema = schema
         self._factories = tuple(factories)

@@ -21,4 +21,4 @@ def check_sqlite_file(uri: str) -> None:
         return
     path = "/" + path.lstrip("/") if path.startswith("//") else path
     if not os.path.exists(path):
-        raise FileNotFoundError(f"there is no SQLite database {path!r} (from {os.getcwd()!r})")
+        raise FileNotFoundError(f"there is no SQLite database at {path!r}")

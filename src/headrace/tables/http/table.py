@@ -217,7 +217,8 @@ class PagesPlan(ExecutionPlan):
         if rest:
             raise ValueError(
                 f"{self.describe()}: page {index + 1} has rows, but page {index} had {found} where {size} were asked "
-                f"for (counted from 1): the service gives fewer rows a page than that; say so: rows={found} in paging="
+                "for (counted from 1): the service gives fewer rows a page than that; say so with "
+                f"rows={found} in paging="
             )
 
     def _items(self, answer: Any) -> _Items:

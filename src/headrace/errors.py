@@ -18,7 +18,8 @@ HeadraceError
 │   ├── WriteTimeout
 │   ├── ProducerLostError
 │   └── DeregisteredError
-└── TransportError
+├── TransportError
+└── MissingPackageError
 """
 
 from __future__ import annotations
@@ -148,3 +149,7 @@ class DeregisteredError(StreamError):
 
 class TransportError(HeadraceError):
     """Connection, authentication or protocol failure between Headrace's processes."""
+
+
+class MissingPackageError(HeadraceError, ImportError):
+    """What was asked for needs a package that is not installed; the message says what to install."""

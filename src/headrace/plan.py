@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 
 import pyarrow as pa
 
+from headrace.arguments import check_fields, checked
 from headrace.arrow.sources import BatchSource
 from headrace.expr.nodes import Expr
 
@@ -22,6 +23,9 @@ class Statistics:
     num_rows: int | None = None
     size_in_bytes: int | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True)
 class SortKey:
@@ -30,6 +34,9 @@ class SortKey:
     column: str
     descending: bool = False
     nulls_first: bool = True
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 AggregateName = OneOf["count", "min", "max", "sum", "avg"]
@@ -47,6 +54,9 @@ class AggregateFunction:
     distinct: bool
     type: pa.DataType
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     def __repr__(self) -> str:
         operand = "*" if self.operand is None else repr(self.operand)
         return f"{self.name}({'DISTINCT ' if self.distinct else ''}{operand})"
@@ -59,6 +69,9 @@ class Aggregation:
     group_by: tuple[Expr, ...]
     functions: tuple[AggregateFunction, ...]
     schema: pa.Schema
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __repr__(self) -> str:
         groups = f" GROUP BY {', '.join(map(repr, self.group_by))}" if self.group_by else ""
@@ -88,12 +101,18 @@ class ScanRequest:
     aggregation: Aggregation | None = None
     runtime_filters: tuple[Expr, ...] = ()
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True)
 class UnknownPartitioning:
     """``n`` partitions about which nothing is promised."""
 
     n: int
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 @dataclass(frozen=True)
@@ -107,11 +126,13 @@ class KeyPartitioning:
     columns: tuple[str, ...]
     keys: tuple[tuple[Any, ...], ...]
 
+    @checked("columns", "keys")
     def __init__(self, columns: Sequence[str] | str, keys: Iterable[Any]) -> None:
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         rows = tuple(tuple(key) if isinstance(key, (tuple, list)) else (key,) for key in keys)
         object.__setattr__(self, "columns", names)
         object.__setattr__(self, "keys", rows)
+        check_fields(self)
 
     @property
     def n(self) -> int:
@@ -129,11 +150,13 @@ class HashPartitioning:
     n: int
     function: str
 
+    @checked("columns")
     def __init__(self, columns: Sequence[str] | str, n: int, function: str) -> None:
         names = (columns,) if isinstance(columns, str) else tuple(columns)
         object.__setattr__(self, "columns", names)
         object.__setattr__(self, "n", n)
         object.__setattr__(self, "function", function)
+        check_fields(self)
 
 
 Partitioning = UnknownPartitioning | KeyPartitioning | HashPartitioning

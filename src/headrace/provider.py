@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.schemas import schema_of
 from headrace.errors import RegistrationError
 from headrace.expr.nodes import Expr
@@ -198,6 +199,7 @@ def for_scan(provider: TableProvider) -> TableProvider:
     return provider.for_scan() if isinstance(provider, PerScanProvider) else provider
 
 
+@checked()
 def pushdown_exact_where_possible(filters: Sequence[Expr], *, schema: pa.Schema | None = None) -> list[FilterPushdown]:
     """EXACT for each filter that ``to_pyarrow(schema=schema)`` translates, else UNSUPPORTED, in order.
 

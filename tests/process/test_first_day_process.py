@@ -80,30 +80,3 @@ def test_result_closed_early_leaves_no_error_in_the_log() -> None:
     assert done.stdout == "done\n"
     assert " ERROR " not in done.stderr, done.stderr
     assert "\tat " not in done.stderr, done.stderr
-
-
-BROKEN = """
-import pyarrow as pa
-import headrace as hr
-
-def rows():
-    yield pa.record_batch({"a": [1]})
-    raise LookupError("page 2 is gone")
-
-with hr.SessionContext(master="local[2]") as ctx:
-    ctx.register_table("t", hr.SimpleTable(pa.schema([("a", pa.int64())]), rows))
-    try:
-        ctx.collect("SELECT a FROM t")
-    except hr.ProviderError as error:
-        print(error.message)
-"""
-
-
-@pytest.mark.daily
-def test_error_of_a_provider_is_logged_with_its_own_traceback_and_no_java() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=300, env=dict(os.environ)
-    )
-    assert done.stdout == "page 2 is gone\n", done.stderr
-    assert "LookupError: page 2 is gone" in done.stderr
-    assert "\tat " not in done.stderr, done.stderr

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import threading
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import headrace as hr
 from plan_module import MODULE
@@ -42,6 +45,29 @@ def test_provider_defined_in_a_cell_works(ctx: hr.SessionContext) -> None:
     assert ctx.collect("SELECT a FROM cell").to_pydict() == {"a": [42]}
     exec(compile("ANSWER = 43", "<cell 2>", "exec"), cell)
     assert ctx.collect("SELECT a FROM cell").to_pydict() == {"a": [43]}
+
+
+def test_module_that_is_changed_and_loaded_again_takes_effect_in_the_next_query(
+    ctx: hr.SessionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path = tmp_path / "edited_module.py"
+    path.write_text(MODULE)
+    module = importlib.import_module("edited_module")
+
+    class EditedTable(hr.TableProvider):
+        def schema(self) -> pa.Schema:
+            return module.SCHEMA
+
+        def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+            plan: hr.ExecutionPlan = module.Plan()
+            return plan
+
+    ctx.register_table("edited", EditedTable())
+    for change in ("42", "42 + 1", "42 + 1 + 1"):
+        path.write_text(MODULE.replace("ANSWER = 42", f"ANSWER = {change}"))
+        importlib.reload(module)
+        assert ctx.collect("SELECT a FROM edited").to_pydict() == {"a": [eval(change)]}
 
 
 def test_plan_that_carries_20_megabytes_works_on_executors(ctx: hr.SessionContext) -> None:

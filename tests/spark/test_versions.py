@@ -28,7 +28,7 @@ def imported(prologue: str, *, path: Path | None = None) -> subprocess.Completed
 def test_import_without_pyspark_names_the_extra() -> None:
     done = imported("sys.modules['pyspark'] = None")
     assert done.returncode == 1
-    assert "ImportError: Headrace needs PySpark and there is none" in done.stderr
+    assert "MissingPackageError: Headrace needs PySpark and there is none" in done.stderr
     assert "pip install 'headrace[spark]'" in done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -125,7 +126,7 @@ def test_sqlite_missing_table_is_named(database: sqlite3.Connection) -> None:
 
 
 def test_sqlite_key_in_the_uri_is_in_no_error() -> None:
-    with pytest.raises(Exception, match="failed to open") as caught:
+    with pytest.raises(Exception, match="there is no SQLite database") as caught:
         hr.AdbcTable("sqlite", "file:/nowhere/x.db?mode=ro&key=sesame-1234", "t").schema()
     assert "sesame" not in str(caught.value)
 
@@ -174,3 +175,29 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], error: type[Except
 def test_scan_before_registration_says_so() -> None:
     with pytest.raises(hr.HeadraceError, match="register the table first"):
         hr.AdbcTable("sqlite", ":memory:", "t").scan(hr.ScanRequest(pa.schema([]), ()))
+
+
+@pytest.mark.parametrize("form", ["{}", "file:{}", "file:{}?mode=rwc"])
+def test_sqlite_file_that_is_not_there_is_named_and_not_made(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "mistyped.db"
+    for ask in (
+        lambda uri: hr.AdbcTable("sqlite", uri, "t").schema(),
+        lambda uri: hr.AdbcCatalog("sqlite", uri).schema_names(),
+    ):
+        with pytest.raises(FileNotFoundError, match=f"there is no SQLite database at '{path}'"):
+            ask(form.format(path))
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("uri", "path"), [("sqlite:///x.db", "x.db"), ("sqlite:////tmp/x.db", "/tmp/x.db")])
+def test_sqlite_uri_in_the_form_of_sqlalchemy_says_what_to_write(uri: str, path: str) -> None:
+    with pytest.raises(ValueError, match=f"not '{uri}': write '{path}'"):
+        hr.AdbcTable("sqlite", uri, "t")
+
+
+def test_connection_in_place_of_the_uri_is_named() -> None:
+    with (
+        contextlib.closing(sqlite3.connect(":memory:")) as connection,
+        pytest.raises(TypeError, match="AdbcTable: uri must be text, not Connection"),
+    ):
+        hr.AdbcTable("sqlite", connection, "t")  # type: ignore[arg-type]

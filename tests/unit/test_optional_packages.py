@@ -110,16 +110,69 @@ class SparkSession:
 
 try:
     hr.SessionContext(SparkSession())
-except hr.HeadraceError as error:
+except hr.MissingPackageError as error:
     print(error)
 """
 
 
-@pytest.mark.parametrize("package", ["grpc", "google", "zstandard", "pandas"])
+@pytest.mark.parametrize("package", ["grpc", "grpc_status", "google", "zstandard", "pandas"])
 def test_connect_session_without_a_package_of_connect_names_the_extra(package: str, tmp_path: Path) -> None:
     """PySpark refuses to make such a session, or ends the process: with status 0, where that is ``python -c``."""
     environment = environment_without((package,), tmp_path)
     command = [sys.executable, "-c", CONNECT_SESSION]
     done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-    expected = "a Spark Connect session needs packages of which one is not installed: pip install 'headrace[connect]'\n"
+    expected = f"a Spark Connect session needs {package}, which is not installed: pip install 'headrace[connect]'\n"
     assert (done.returncode, done.stdout) == (0, expected), done.stderr
+
+
+SCHEMA = "pa.schema([('a', pa.int64())])"
+USES: dict[str, tuple[str, str, str]] = {
+    "httpx": (
+        f"hr.PagedApi('http://localhost/x', {SCHEMA})",
+        "PagedApi, here and on the executors,",
+        "'headrace[http]'",
+    ),
+    "sqlglot": ("hr.IsNull(hr.Column('a')).to_sql('sqlite')", "Expr.to_sql", "'headrace[sql]'"),
+    "fsspec": ("hr.ListingTable('memory://x', Format())", "listing memory://x", "'headrace[fsspec]'"),
+    "adbc_driver_sqlite": (
+        "hr.AdbcTable('sqlite', 'x', 't').schema()",
+        "the ADBC driver 'sqlite', here and on the executors,",
+        "'headrace[adbc]'",
+    ),
+    "adbc_driver_manager": (
+        "hr.AdbcCatalog('postgresql', 'postgresql://localhost/x').schema_names()",
+        "the ADBC driver 'postgresql', here and on the executors,",
+        "'headrace[adbc]'",
+    ),
+    "adbc_driver_duckdb": (
+        "hr.AdbcTable('duckdb', 'x', 't').schema()",
+        "the ADBC driver 'duckdb', here and on the executors,",
+        "duckdb adbc-driver-manager",
+    ),
+}
+USE = """
+import sys
+import pyarrow as pa
+import headrace as hr
+
+class Format(hr.FileFormat):
+    def schema(self, file):
+        pass
+    def read(self, file, request):
+        pass
+
+try:
+    eval(sys.argv[1])
+except hr.MissingPackageError as error:
+    print(isinstance(error, ImportError), error)
+"""
+
+
+@pytest.mark.parametrize("package", USES)
+def test_use_of_a_package_that_is_not_installed_names_what_to_install(package: str, tmp_path: Path) -> None:
+    use, user, install = USES[package]
+    environment = environment_without((package,), tmp_path)
+    command = [sys.executable, "-c", USE, use]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.stdout == f"True {user} needs {package}, which is not installed: pip install {install}\n", done.stderr
+    assert list(tmp_path.glob("x*")) == []

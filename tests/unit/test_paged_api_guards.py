@@ -6,6 +6,7 @@ import datetime
 import gzip
 import ipaddress
 import json
+import socket
 import ssl
 import threading
 import time
@@ -407,3 +408,15 @@ def test_answer_that_trickles_is_given_up_in_time(service: Service, part: str) -
         read(service.url(), timeout_s=0.3, attempts=2)
     assert len(service.asked) == 2
     assert time.monotonic() - started < 30
+
+
+def test_connection_that_is_refused_names_url_and_attempts_but_no_query() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/orders"
+    table = hr.PagedApi(f"{url}?token=sesame", SCHEMA, attempts=2, back_off_s=0.01)
+    with pytest.raises(httpx.ConnectError) as found:
+        list(batch_iterator(table.scan(hr.ScanRequest(SCHEMA, ("id",))).execute(0), "execute"))
+    assert str(found.value).startswith(f"{url}: ")
+    assert str(found.value).endswith("(2 times tried)")
+    assert "sesame" not in str(found.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import pickle
 import subprocess
@@ -179,3 +180,36 @@ def test_failure_with_an_exception_that_is_too_big_to_send_keeps_the_text() -> N
 def test_failure_from_what_is_no_failure_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         Failure.from_json(text)
+
+
+def test_plan_of_a_module_that_was_loaded_again_takes_the_new_code_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setattr(pickling, "_RELOADED", pickling._ReloadedModules())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    path, elsewhere = tmp_path / "loaded_again.py", tmp_path_factory.mktemp("elsewhere")
+    path.write_text(MODULE)
+    module = importlib.import_module("loaded_again")
+    assert b"No module named" in read_elsewhere(pickled_task(task_of(module.Plan()), by_value=False), elsewhere).stderr
+    path.write_text(MODULE.replace("ANSWER = 42", "ANSWER = 42 + 1"))
+    importlib.reload(module)
+    done = read_elsewhere(pickled_task(task_of(module.Plan()), by_value=False), elsewhere)
+    assert done.stdout.decode().strip() == "[{'a': [43]}]", done.stderr
+
+
+def test_plan_of_a_module_that_was_loaded_again_and_cannot_be_pickled_warns_of_old_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pickling, "_RELOADED", pickling._ReloadedModules())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = (
+        MODULE.replace("return ANSWER", "return ANSWER if LOCK else 0") + "import threading\nLOCK = threading.Lock()\n"
+    )
+    (tmp_path / "with_a_lock.py").write_text(text)
+    module = importlib.import_module("with_a_lock")
+    pickled_task(task_of(module.Plan()), by_value=False)
+    assert caplog.messages == []
+    importlib.reload(module)
+    assert pickle.loads(pickled_task(task_of(module.Plan()), by_value=False)).plan.__class__ is module.Plan
+    (message,) = caplog.messages
+    assert message.startswith("the module with_a_lock was loaded again, but Spark's Python workers go on with the code")

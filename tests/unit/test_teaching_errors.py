@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -325,6 +326,32 @@ def test_write_blocked_without_a_reader_warns_once(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.usefixtures("soon")
+def test_reader_that_waits_for_an_open_sink_warns_once_with_what_it_read(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "headrace")
+    sink, table = new_sink(capacity=4)
+    stream = table.claim(0, "query")
+    read: list[int] = []
+    reader = threading.Thread(target=lambda: read.extend(batch.num_rows for batch in stream))
+    for _ in range(3):
+        sink.write(ONE)
+    reader.start()
+    message = await_warning(caplog)
+    assert re.fullmatch(
+        r"a query waits for the streaming table 't': it has read 3 batches, and nothing has come for [\d.]+ s\. The "
+        r"sink is open; if all is written, call its close\(\), which ends the query",
+        message,
+    )
+    sink.write(ONE)
+    waited = threading.Event()
+    while len(read) < 2:
+        waited.wait(0.05)
+    waited.wait(1.2)  # two more ticks, at each of which it could say so again
+    sink.close()
+    reader.join()
+    assert (sum(read), len(caplog.messages)) == (4, 1)
+
+
+@pytest.mark.usefixtures("soon")
 def test_awrite_blocked_without_a_reader_warns(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "headrace")
     sink, _ = new_sink()
@@ -375,3 +402,8 @@ def test_ready_made_tables_show_what_they_are(tmp_path: Path) -> None:
     flight = hr.FlightTable("grpc+tls://flight:8815", ["taxi"], token="secret")
     assert "grpc+tls://flight:8815" in repr(flight)
     assert "secret" not in repr(flight)
+
+
+def test_pandas_frame_with_a_column_of_several_types_is_named_with_the_column() -> None:
+    with pytest.raises(TypeError, match=r"not of one type: cast it.*Arrow says: .*Conversion failed for column mixed"):
+        hr.MemTable(pd.DataFrame({"mixed": [1, "x"]}))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from headrace.optional import missing
+
 
 def main() -> None:
     """Run the command line of this process. Ends the process with status 1 where typer or rich is not installed."""
@@ -13,5 +15,5 @@ def main() -> None:
         package = (error.name or "").partition(".")[0]
         if package not in ("typer", "rich"):
             raise
-        sys.exit(f"The headrace command needs {package}, which is not installed: pip install 'headrace[cli]'")
+        sys.exit(str(missing(package, "The headrace command")))
     app()

@@ -238,10 +238,10 @@ def _session(providers: dict[str, TableProvider] | None = None) -> Iterator[Sess
     console = _console()
     with console.status("Starting Spark …") if console.is_terminal else contextlib.nullcontext():
         try:
-            from headrace.spark.console import quiet_session
+            from headrace.spark.session import SessionContext
         except ImportError as error:  # says what to install
             _fail(str(error))
-        context = quiet_session()
+        context = SessionContext()
     with context:
         for name, provider in (providers or {}).items():
             context.register_table(name, provider)
@@ -260,8 +260,11 @@ def _errors_reported() -> Iterator[None]:
     except (typer.Exit, typer.Abort, typer.BadParameter):
         raise
     except Exception as error:
-        spark_console = sys.modules.get("headrace.spark.console")
-        line = spark_console.one_line(error) if spark_console is not None else None
+        line = None
+        if "pyspark" in sys.modules:
+            from headrace.spark.console import one_line
+
+            line = one_line(error)
         _fail(f"{type(error).__name__}: {error}\n\n{_user_traceback(error)}" if line is None else line)
 
 

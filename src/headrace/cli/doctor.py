@@ -102,13 +102,12 @@ def _query() -> Finding:
     import pyarrow as pa
 
     import headrace as hr
-    from headrace.spark.console import quiet_session
 
     def numbers() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"n": pa.array(range(1000), pa.int64())})
 
     begun = time.monotonic()
-    with quiet_session() as ctx:
+    with hr.SessionContext() as ctx:
         ctx.register_table("headrace_doctor", hr.SimpleTable(pa.schema([("n", pa.int64())]), numbers))
         total = ctx.collect("SELECT sum(n) FROM headrace_doctor")[0][0].as_py()
     if total != 499_500:

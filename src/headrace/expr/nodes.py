@@ -17,6 +17,9 @@ from typing import Literal as OneOf
 
 import pyarrow as pa
 
+from headrace.arguments import check_fields
+from headrace.optional import required
+
 if TYPE_CHECKING:
     import pyarrow.compute as pc
 
@@ -43,6 +46,9 @@ class Expr:
             node = pending.pop()
             yield node
             pending.extend(reversed(node.children()))
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def columns(self) -> frozenset[str]:
         """Top-level names of all columns the expression reads."""
@@ -71,6 +77,7 @@ class Expr:
         ``text`` and ``varchar`` unless their collation is nondeterministic. Equality and IN then name the column as
         it is, and an index of it can be used; other columns are compared as text with a binary collation.
         """
+        required("sqlglot", "Expr.to_sql")
         from headrace.expr import to_sql
 
         return to_sql.to_sql(self, dialect, schema, bytewise)
@@ -111,7 +118,11 @@ class Literal(Expr):
     """
 
     value: Any
-    type: pa.DataType
+    type: pa.DataType = None  # so that a missing one is named, with what it could be
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.type, pa.DataType):
+            raise TypeError(f"Literal: type must be a pyarrow.DataType: hr.Literal({self.value!r}, pa.int64()), say")
 
     def scalar(self) -> pa.Scalar:
         """The constant as an Arrow scalar. Raises ``pa.ArrowInvalid`` if the value does not fit its type."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import logging
 import sys
 import sysconfig
 import threading
@@ -28,6 +29,7 @@ _INSTALLED = tuple(
 )
 _SITE_DIRECTORIES = {"site-packages", "dist-packages"}
 _BY_VALUE = threading.Lock()
+_LOG = logging.getLogger("headrace")
 _MAX_PICKLED_BYTES = 256 << 20
 
 
@@ -36,11 +38,12 @@ def pickled_task(task: ScanTask, *, by_value: bool) -> bytes:
 
     Classes of the script or notebook itself always travel by value. With ``by_value`` so does every module
     that is not installed (a file beside the script): the executors of a cluster could not import it. On one
-    machine they can, because the driver's search path travels along.
+    machine they can, because the driver's search path travels along. But workers import a module once: where one
+    was loaded again here, these modules travel by value from then on.
     """
     plan = f"{task.plan_name} (table {task.table!r})"
     try:
-        made = pickled(task, by_value=by_value)
+        made = pickled(task, by_value=by_value) if by_value or not _RELOADED.look() else _pickled_anew(task)
     except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
         raise PlanError(
             f"{plan} cannot be pickled for Spark's Python workers: "
@@ -54,6 +57,43 @@ def pickled_task(task: ScanTask, *, by_value: bool) -> bytes:
             "execute, or set placement = Placement.DRIVER to run it in this process, where nothing is pickled."
         )
     return made
+
+
+def _pickled_anew(task: ScanTask) -> bytes:
+    """By value if that is possible, else by name with a warning: workers may run code that is older than this."""
+    try:
+        return pickled(task, by_value=True)
+    except Exception as error:  # a global of such a module that cannot be pickled, for instance
+        made = pickled(task, by_value=False)
+        _LOG.warning(
+            "the module %s was loaded again, but Spark's Python workers go on with the code that they imported before: "
+            "it cannot be sent to them (%s). Stop Spark and start it again, or set placement = Placement.DRIVER",
+            ", ".join(sorted(_RELOADED.names)),
+            headline_of(error),
+        )
+        return made
+
+
+class _ReloadedModules:
+    """The modules, installed ones apart, that were loaded again since plans are pickled. Each loading makes a spec."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._specs: dict[str, object] = {}
+        self._installed: set[str] = set()
+
+    def look(self) -> bool:
+        """Whether there are any."""
+        for name in set(sys.modules) - self._installed:
+            module = sys.modules.get(name)
+            if module is None or not _is_local(name, module):
+                self._installed.add(name)
+            elif self._specs.setdefault(name, spec := getattr(module, "__spec__", None)) is not spec:
+                self.names.add(name)
+        return bool(self.names)
+
+
+_RELOADED = _ReloadedModules()
 
 
 def pickled(value: object, *, by_value: bool) -> bytes:

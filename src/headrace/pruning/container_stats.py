@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from headrace.arguments import check_fields
 from headrace.expr.semantics import Kind, canonical, is_nan
 from headrace.pruning.guarantee import Bound, Guarantee, after_prefix, one_of
 
@@ -31,6 +32,9 @@ class ColumnStats:
     nan_count: int | None = None
     truncated: bool = False
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class ContainerStats:
@@ -41,6 +45,9 @@ class ContainerStats:
 
     columns: Mapping[str, ColumnStats] = field(default_factory=dict)
     row_count: int | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def held_values(stats: ColumnStats, kind: Kind | None, row_count: int | None, name: str) -> tuple[Guarantee, bool]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.expr.nodes import Column, Expr
 from headrace.expr.semantics import Kind, is_nan, kind_of, operand_type
 from headrace.pruning.container_stats import ColumnStats, ContainerStats, held_values
@@ -18,6 +19,7 @@ from headrace.pruning.terms import Compiler, Term
 __all__ = ["Bound", "ColumnStats", "ContainerStats", "Guarantee", "PruningPredicate", "guarantees"]
 
 
+@checked()
 def guarantees(filters: Iterable[Expr], *, schema: pa.Schema | None = None) -> dict[str, Guarantee]:
     """Per column what must hold for any row that passes all ``filters``.
 
@@ -57,6 +59,7 @@ class PruningPredicate:
     Made once per scan from the filters and the table's schema, used for any number of containers.
     """
 
+    @checked()
     def __init__(self, filters: Iterable[Expr], schema: pa.Schema) -> None:
         self._term = Compiler(tuple(filters), schema).compiled
         self._schema = schema
@@ -73,6 +76,7 @@ class PruningPredicate:
             terms += [leg for legs_ in term.alternatives for leg in legs_]
         return frozenset(name for name in names if name is not None)
 
+    @checked()
     def keep(self, stats: Sequence[ContainerStats]) -> list[bool]:
         """For each container, in order: False if its statistics rule out a match, else True.
 

@@ -38,6 +38,14 @@ _UNREAD = (
     "no query is reading this table yet; if none is on its way, start one with ctx.execute_stream(...), or in another "
     "thread"
 )
+_UNWRITTEN = (
+    "a query has been waiting for %s for %g s, and nothing has been written to it: write to its sink from another "
+    "thread, or start the query with ctx.execute_stream(...) and write before you read the result"
+)
+_UNENDED = (
+    "a query waits for %s: it has read %d batches, and nothing has come for %.2g s. The sink is open; if all is "
+    "written, call its close(), which ends the query"
+)
 _LOG = logging.getLogger("headrace")
 _EXIT_GRACE_S = 10.0  # how long a write stays blocked once the main thread has ended and nobody reads
 
@@ -182,7 +190,7 @@ class Channel(Generic[T]):
         self._lock = self._lanes.lock
         self._readers = [Reader(self, taker) for taker in self._lanes.takers]
         self._obituary: StreamError | None = None
-        self._hinted = False  # it was said that nobody reads: once is enough, however many writers wait
+        self._hinted: set[str] = set()  # what was said: once is enough, however many wait
 
     # Writing
 
@@ -323,6 +331,17 @@ class Channel(Generic[T]):
             self._lanes.claimed(reader.taker)
             return reader
 
+    def hint_waiting(self, after_s: float) -> None:
+        """Say, once, that a reader waits for what does not come. Not while another partition gets something."""
+        with self._lock:
+            waited_s = monotonic() - max(taker.last_take or 0.0 for taker in self._lanes.takers)
+            batches = self._lanes.delivered.batches
+            text = _UNENDED if self._lanes.written.batches else _UNWRITTEN
+            if waited_s < after_s or text in self._hinted:
+                return
+            self._hinted.add(text)
+        _LOG.warning(text, self.name, *((batches, waited_s) if text == _UNENDED else (after_s,)))
+
     def end_scan(self, reason: Ending) -> None:
         """The query is over: end every partition early, read or not. No-op where it is over."""
         for reader in self._readers:
@@ -372,8 +391,9 @@ class Channel(Generic[T]):
 
     def _hint_blocked(self) -> None:
         with self._lock:
-            hint = not self._hinted and self._is_unread()
-            self._hinted = self._hinted or hint
+            hint = _UNREAD not in self._hinted and self._is_unread()
+            if hint:
+                self._hinted.add(_UNREAD)
         if hint:
             _LOG.warning("a write to %s has been blocked for %g s: it is full, and %s", self.name, HINT_S, _UNREAD)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.conversion import batch_converter
 from headrace.arrow.damage import DamageCheck
 from headrace.arrow.data import is_pandas_frame, row_names, table_of
@@ -76,6 +77,8 @@ class TableSink:
         """
         if self._packed(batch):
             return
+        if timeout is not None and not hasattr(type(timeout), "__float__"):
+            raise TypeError(f"write: timeout must be a number of seconds, not {type(timeout).__name__}")
         if timeout is not None or type(batch) is pa.RecordBatch:
             item, rows, size = self._intake.one(batch)
             self._channel.offer(item, rows, size, self._partition, timeout)
@@ -118,6 +121,7 @@ class TableSink:
             raise TypeError(f"fail() takes the exception that is the cause, not {type(cause).__name__}")
         self._channel.fail(cause)
 
+    @checked()
     def partition(self, i: int) -> TableSink:
         """A sink that writes to partition ``i`` alone. Cheap; may be called again for the same partition."""
         if not 0 <= i < self._channel.partitions:

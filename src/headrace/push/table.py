@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 
@@ -14,17 +13,12 @@ from headrace.execute.failure import traceback_of
 from headrace.execute.live import LivePlan, LiveTable, MergingSource
 from headrace.execute.stopping import Ending
 from headrace.plan import ExecutionPlan, ScanRequest, UnknownPartitioning
-from headrace.push.channel import END, HINT_S, Channel, End, Reader
+from headrace.push.channel import END, HINT_S, Channel, Reader
 from headrace.push.packing import Packed, Packing
 
 _MAX_REASON_CHARS = 300
 _REMEMBERED_QUERIES = 1000
 _QUERY_END_S = 0.5  # from the end of a killed task until Spark says how its query ended
-_LOG = logging.getLogger("headrace")
-_UNWRITTEN = (
-    "a query has been waiting for %s for %g s, and nothing has been written to it: write to its sink from another "
-    "thread, or start the query with ctx.execute_stream(...) and write before you read the result"
-)
 
 
 class StreamingTable(LiveTable):
@@ -97,7 +91,6 @@ class ChannelStream(MergingSource):
     def __init__(self, channel: Channel[Packed], reader: Reader[Packed], packing: Packing) -> None:
         self.patient = packing.many
         self._channel = channel
-        self._begun = False
         self._reader = reader
         self._packing = packing
         self._merged: deque[pa.RecordBatch] = deque()
@@ -116,14 +109,8 @@ class ChannelStream(MergingSource):
 
     def __next__(self) -> pa.RecordBatch:
         if not self._merged:
-            taken: list[Packed] | End = []
-            if not self._begun:
-                self._begun = True
-                taken = self._reader.take(BATCH_ROWS, PUSHED_BYTES, HINT_S)
-                if taken == [] and not self._channel.stats.batches_written:
-                    _LOG.warning(_UNWRITTEN, self._channel.name, HINT_S)
-            while taken == []:
-                taken = self._reader.take(BATCH_ROWS, PUSHED_BYTES)
+            while (taken := self._reader.take(BATCH_ROWS, PUSHED_BYTES, HINT_S)) == []:
+                self._channel.hint_waiting(HINT_S)
             if taken is END:
                 raise StopIteration
             assert isinstance(taken, list)

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import sys
+import warnings
 import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,6 +25,7 @@ from headrace.errors import ClosedError, HeadraceError
 from headrace.spark import versions
 from headrace.spark.classic.failures import LOST
 from headrace.spark.java import java_for_spark
+from headrace.spark.stderr import leave_failures_to_exceptions, start_quietly
 
 JAR = Path(headrace.__file__).parent / "headrace-connector.jar"
 _installed: dict[str, str] = {}
@@ -42,7 +44,11 @@ class Launched:
 
 
 def start(master: str | None, config: Mapping[str, Any]) -> Launched:
-    """Start Spark with settings that suit an embedded engine; ``config`` wins over them."""
+    """Start Spark with settings that suit an embedded engine; ``config`` wins over them.
+
+    It writes to standard error only what is wrong and no exception tells, unless ``config`` names a log level. Raises
+    HeadraceError, with what Java said, where it does not start.
+    """
     if SparkContext._active_spark_context is not None:
         if master is not None or config:
             raise HeadraceError(
@@ -53,13 +59,13 @@ def start(master: str | None, config: Mapping[str, Any]) -> Launched:
     settings = {**_defaults(master), **{key: _text(value) for key, value in config.items()}}
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default is whatever python3 is on PATH
-    # PySpark prints every failed query a second time, as JSON; here the exception says it all.
+    # PySpark prints failed queries a second time, as JSON and as warnings; here the exception says it all.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
+    warnings.filterwarnings("ignore", r"(?s)\w+ attempted Arrow optimization .* error below and can not continue")
     with java_for_spark():
-        spark = builder.getOrCreate()
+        spark = start_quietly(settings)
+    if "spark.log.level" not in config:
+        leave_failures_to_exceptions(spark.sparkContext._gateway)
     return _prepared(spark, owned=True)
 
 

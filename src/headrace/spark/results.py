@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import queue
 import threading
 import weakref
@@ -20,6 +19,7 @@ import pyarrow as pa
 from headrace.arrow.types import with_nested
 from headrace.display import html_lines, names_text
 from headrace.errors import HeadraceError, ResultClosedError
+from headrace.optional import required
 from headrace.spark.progress import Progress, ProgressBar
 
 if TYPE_CHECKING:
@@ -123,12 +123,12 @@ class ResultStream:
 
     def to_pandas(self, **options: Any) -> pandas.DataFrame:
         """All that is left as a pandas frame; ``options`` are those of ``pa.Table.to_pandas``. Needs pandas."""
-        _require("pandas")
+        required("pandas", "to_pandas()")
         return self.read_all().to_pandas(**options)
 
     def to_polars(self) -> polars.DataFrame:
         """All that is left as a polars frame. Needs polars."""
-        frame: polars.DataFrame = _require("polars").from_arrow(self.read_all())
+        frame: polars.DataFrame = required("polars", "to_polars()").from_arrow(self.read_all())
         return frame
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -241,13 +241,6 @@ def check_types(schema: pa.Schema) -> None:
                 f"column {field.name!r} of the result has a year-month interval, which pyarrow cannot read; "
                 "cast it in the query, e.g. to INT"
             )
-
-
-def _require(package: str) -> Any:
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        raise ImportError(f"to_{package}() needs {package}, which is not installed: pip install {package}") from error
 
 
 def _in_thread(work: Callable[[], Any]) -> Future[Any]:

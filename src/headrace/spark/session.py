@@ -30,6 +30,7 @@ from headrace.errors import (
     UnsupportedTypeError,
 )
 from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.optional import CONNECT, check_installed
 from headrace.provider import TableProvider
 from headrace.push.channel import Channel
 from headrace.push.packing import Packed, Packing
@@ -43,6 +44,7 @@ from headrace.spark.explain.explanation import Explanation
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
 from headrace.spark.sql_names import with_frames
+from headrace.spark.unknown_tables import naming_near_tables, near_names
 from headrace.spark.unnamed import keep_with
 from headrace.spill.arrow_spill import ArrowSpill
 from headrace.tables.choose import provider_for
@@ -129,7 +131,7 @@ class SessionContext:
         _check_name(name)
         if verify not in (None, "sample", "all"):
             raise ValueError(f'verify must be None, "sample" or "all", not {verify!r}')
-        if not replace and self._registry.find(name) is not None:
+        if not replace and self._find(name) is not None:
             raise TableExistsError(f"table {name!r} is registered already; pass replace=True to replace it")
         provider = provider_for(table, f"register_table({name!r}, ...)")
         self._register(RegisteredTable.of(name, provider, verify), replace=replace)
@@ -156,6 +158,7 @@ class SessionContext:
 
     def _add_with_view(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
         with self._lock:
+            self._find(table.name)  # one whose view was dropped is in nobody's way
             old = self._registry.add(table, replace=replace)
             try:
                 self._attached.add_table(table)
@@ -269,35 +272,52 @@ class SessionContext:
         """Forget a table; True if it was there. Scans under way go on, but a push table's sink and query end."""
         self._require_open()
         with self._lock:
-            table = self._registry.find(name)
+            table = self._find(name)
             if table is None:
                 return False
             with self._attached.errors_of_spark():
-                # Unless the name stands for something else by now: a view of the user's or another context's table.
-                if self._attached.is_view_of_ours(table.name):
-                    self._spark.catalog.dropTempView(table.name)
-                self._attached.drop_table(table.name)
-            self._registry.remove(name)
-        _abandon(table, DeregisteredError(f"the streaming table {table.name!r} was deregistered"))
+                self._spark.catalog.dropTempView(table.name)
+            self._forget(table, "deregistered")
         return True
 
+    def _find(self, name: str) -> RegisteredTable | None:
+        """The table of this name; None also where its view was dropped or replaced: then it is forgotten here, too."""
+        if not isinstance(name, str):
+            raise TypeError(
+                f"a table's name is a string, not {type(name).__name__}; register_table gives a table its name"
+            )
+        with self._lock:
+            table = self._registry.find(name)
+            if table is None or self._closed:
+                return table
+            with self._attached.errors_of_spark():
+                if self._attached.is_view_of_ours(table.name):
+                    return table
+            self._forget(table, "dropped or replaced in Spark")
+        return None
+
+    def _forget(self, table: RegisteredTable, how: str) -> None:
+        with self._attached.errors_of_spark():
+            self._attached.drop_table(table.name)
+        self._registry.remove(table.name)
+        _abandon(table, DeregisteredError(f"the streaming table {table.name!r} was {how}"))
+
     def table_exists(self, name: str) -> bool:
-        """Whether this context registered ``name``."""
+        """Whether this context registered ``name``, and nobody has dropped or replaced its view since."""
         self._require_spark()
-        return self._registry.find(name) is not None
+        return self._find(name) is not None
 
     def table_names(self) -> list[str]:
         """The names of this context's tables, sorted."""
         self._require_spark()
-        return self._registry.names()
+        return [name for name in self._registry.names() if self._find(name) is not None]
 
     def table(self, name: str) -> DataFrame:
         """A registered table as a DataFrame. Raises HeadraceError if this context has no such table."""
         self._require_open()
-        table = self._registry.find(name)
+        table = self._find(name)
         if table is None:
-            known = ", ".join(self._registry.names()) or "none"
-            raise HeadraceError(f"no table {name!r} is registered here (registered: {known})")
+            raise HeadraceError(f"no table {name!r} is registered here. {near_names(name, self.table_names())}")
         with self._attached.errors_of_spark():
             return self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
 
@@ -326,7 +346,7 @@ class SessionContext:
         """
         self._require_open()
         found = with_frames(names, lambda value, name: self._read_table(value, f"{{{name}}} in a query"))
-        with self._attached.errors_of_spark():
+        with naming_near_tables(self.table_names), self._attached.errors_of_spark():
             frame = self._spark.sql(query, args, **found)
         if is_connect(self._spark):
             keep_with(frame, [value for value in found.values() if isinstance(value, DataFrame)])
@@ -426,13 +446,13 @@ class SessionContext:
 
 
 def _connect_spark() -> type[ConnectSpark]:
-    """Only a session of Spark Connect needs the packages that this imports. Raises HeadraceError without them."""
+    """Only a session of Spark Connect needs the packages that this imports. Raises MissingPackageError without them."""
     try:
         from headrace.spark.connect.session import ConnectSpark
     except (ImportError, SystemExit) as error:  # PySpark takes ``python -c`` for its doctests, and would end it
-        raise HeadraceError(
-            "a Spark Connect session needs packages of which one is not installed: pip install 'headrace[connect]'"
-        ) from error
+        for module in CONNECT:
+            check_installed(module, "a Spark Connect session", install="'headrace[connect]'")
+        raise HeadraceError(f"PySpark's client of Spark Connect cannot be imported: {error}") from error
     return ConnectSpark
 
 

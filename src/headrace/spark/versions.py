@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, MissingPackageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +30,9 @@ def check() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("pyspark", "py4j"):
             raise
-        raise ImportError(f"Headrace needs PySpark and there is none (no module {error.name!r}): {_INSTALL}") from None
+        raise MissingPackageError(
+            f"Headrace needs PySpark and there is none (no module {error.name!r}): {_INSTALL}"
+        ) from None
     found = minor_version(pyspark.__version__)
     if found >= OLDEST and _is_client_alone():
         raise ImportError(
@@ -182,3 +184,10 @@ def _parameters(function: Callable[..., Any]) -> frozenset[str]:
 
 def _text(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
+
+
+def add_to_message(error: Any, sentence: str) -> None:
+    """Puts a sentence behind the first line of what a PySpark exception says; classic and Connect's differ."""
+    attribute = "_desc" if hasattr(error, "_desc") else "_message"
+    first, newline, rest = str(getattr(error, attribute)).partition("\n")
+    setattr(error, attribute, f"{first} {sentence}{newline}{rest}")

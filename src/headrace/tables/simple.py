@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.batches import indented, same_columns
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.mismatch import nearest_difference
@@ -35,6 +36,7 @@ class SimpleTable(TableProvider):
     Raises TypeError for something that is not a schema, or not such a function, ValueError for text that is no DDL.
     """
 
+    @checked("placement")
     def __init__(
         self,
         schema: SchemaLike,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.display import names_text
 from headrace.errors import RegistrationError
@@ -26,6 +27,7 @@ class SortedTable(WrappingTable):
     of keys; when it is registered, RegistrationError for a key that is not a column.
     """
 
+    @checked("keys")
     def __init__(self, inner: TableProvider, keys: Iterable[SortKey]) -> None:
         if not isinstance(inner, TableProvider):
             raise TypeError(f"SortedTable wraps a TableProvider, not {type(inner).__name__}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.schemas import SchemaLike, schema_of
 from headrace.arrow.sources import BatchSource
 from headrace.display import names_text
@@ -26,6 +27,7 @@ class StreamTable(TableProvider):
     that is no DDL.
     """
 
+    @checked("placement")
     def __init__(
         self,
         schema: SchemaLike,
@@ -33,7 +35,7 @@ class StreamTable(TableProvider):
         *,
         placement: Placement = Placement.EXECUTORS,
     ) -> None:
-        if callable(factories):
+        if callable(factories) or not isinstance(factories, Iterable):
             raise TypeError("StreamTable takes a list of factories; for a single one write [factory]")
         self._schema = schema_of(schema, "StreamTable's schema")
         self._factories = tuple(factories)

@@ -9,12 +9,14 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.types import wire_schema
 from headrace.errors import HeadraceError
 from headrace.execute.live import LiveTable
 from headrace.expr.nodes import Expr
 from headrace.negotiate.planned import PlannedScan
 from headrace.provider import TableProvider, declared_schema
+from headrace.tables.choose import not_a_provider
 from headrace.testing.aggregates import check_aggregates
 from headrace.testing.filters import check_filters, check_limits
 from headrace.testing.joins import check_joins
@@ -29,6 +31,7 @@ from headrace.testing.truth import Truth
 from headrace.testing.watch import watched
 
 
+@checked("filters", "samples", "seed", "max_rows", "planning_budget_s")
 def check_provider(
     provider: TableProvider,
     *,
@@ -56,7 +59,7 @@ def check_provider(
     the report.
     """
     if not isinstance(provider, TableProvider):
-        raise TypeError(f"check_provider takes a TableProvider, not {type(provider).__name__}")
+        raise TypeError(f"check_provider takes a TableProvider, not {not_a_provider(provider)}")
     if isinstance(provider, LiveTable):
         raise TypeError("check_provider scans a table many times, and a push table can be scanned once")
     if samples < 1 or max_rows < 1:

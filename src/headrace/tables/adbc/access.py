@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,9 +14,11 @@ from headrace.arrow.batches import batch_without_columns
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.sizes import BATCH_ROWS, COUNTED_ROWS
 from headrace.errors import ScanEndedError
+from headrace.optional import required
 from headrace.tables.adbc.credentials import check_uri, without_credentials
 from headrace.tables.adbc.duckdb_file import open_duckdb
 from headrace.tables.adbc.out_of_range import check_range
+from headrace.tables.adbc.sqlite_file import check_sqlite_file, check_sqlite_uri
 
 _PREFIX = "adbc_driver_"
 _DIALECTS = {"postgresql": "postgres", "sqlite": "sqlite", "duckdb": "duckdb"}
@@ -38,6 +39,8 @@ class AdbcAccess:
     def __post_init__(self) -> None:
         for uri in (self.uri, dict(self.options).get("uri", "")):
             check_uri(self.driver, uri)
+            if self.driver == "sqlite":
+                check_sqlite_uri(uri)
 
     def __repr__(self) -> str:
         return f"AdbcAccess({self.driver!r}, ...)"
@@ -49,7 +52,7 @@ class AdbcAccess:
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[Any]:
-        """A cursor on a connection of its own. Raises ImportError without the driver, and the driver's errors."""
+        """A cursor on a connection of its own. Raises MissingPackageError without the driver, and its errors."""
         connection = self.connect()
         try:
             with connection.cursor() as cursor:
@@ -80,6 +83,8 @@ class AdbcAccess:
 
     def _opened(self) -> Any:
         dbapi = _dbapi(self.driver)
+        if self.driver == "sqlite":
+            check_sqlite_file(dict(self.options).get("uri") or self.uri)
         if self.driver == "duckdb":
             return open_duckdb(self.uri, dict(self.options))
         options: dict[str, Any] = {"db_kwargs": dict(self.options)} if self.options else {}
@@ -95,14 +100,7 @@ def driver_name(driver: str) -> str:
 
 
 def _dbapi(driver: str) -> Any:
-    try:
-        return importlib.import_module(f"{_PREFIX}{driver}.dbapi")
-    except ModuleNotFoundError as error:
-        package = "duckdb" if driver == "duckdb" else f"adbc-driver-{driver.replace('_', '-')}"
-        raise ImportError(
-            f"the ADBC driver {driver!r} needs the packages {package} and adbc-driver-manager, here and where the "
-            f"executors run: pip install {package} adbc-driver-manager (no module {error.name!r})"
-        ) from None
+    return required(f"{_PREFIX}{driver}.dbapi", f"the ADBC driver {driver!r}, here and on the executors,")
 
 
 class AdbcStream:

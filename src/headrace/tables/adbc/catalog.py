@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headrace.arguments import checked
 from headrace.catalog import CatalogProvider
 from headrace.provider import TableProvider
 from headrace.tables.adbc.access import AdbcAccess, driver_name
@@ -22,6 +23,7 @@ class AdbcCatalog(CatalogProvider):
     Raises ValueError for a driver's name that cannot be one.
     """
 
+    @checked()
     def __init__(
         self,
         driver: str,

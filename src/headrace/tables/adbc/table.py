@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.errors import RegistrationError
 from headrace.expr.nodes import And, Column, Comparison, Expr, Literal
 from headrace.plan import ScanRequest, SortKey, Statistics
@@ -47,6 +48,7 @@ class AdbcTable(AdbcRelation):
     not show, and TypeError for an ``order_by`` of other things.
     """
 
+    @checked()
     def __init__(
         self,
         driver: str,
@@ -82,7 +84,7 @@ class AdbcTable(AdbcRelation):
     def schema(self) -> pa.Schema:
         """Asks the database for the columns, the ends of ``partition_on`` and the number of rows it estimates.
 
-        The only I/O of planning. Raises ImportError without the driver, the driver's own errors (without
+        The only I/O of planning. Raises MissingPackageError without the driver, the driver's own errors (without
         credentials), and RegistrationError for a ``partition_on`` or ``order_by`` that cannot be.
         """
         with self._access.connected() as cursor:

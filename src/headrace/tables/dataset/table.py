@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.types import filterable, is_filterable
 from headrace.display import names_text
 from headrace.errors import EvaluationError
@@ -31,6 +32,7 @@ from headrace.provider import (
     TableProvider,
     pushdown_exact_where_possible,
 )
+from headrace.tables.choose import not_a_provider
 from headrace.tables.dataset.aggregate import DatasetAggregatePlan
 from headrace.tables.dataset.chunks import has_exact_bounds
 from headrace.tables.dataset.files import (
@@ -83,6 +85,7 @@ class DatasetTable(PerScanProvider):
     and what ``ds.dataset()`` raises.
     """
 
+    @checked("partition_bytes", "sorted_by")
     def __init__(
         self,
         dataset: Any,
@@ -356,6 +359,8 @@ def _opened(source: Any, format: Any, partitioning: Any, filesystem: Any) -> ds.
     """The dataset of a path or of a list of paths (or of datasets)."""
     import pyarrow.dataset as ds
 
+    if not isinstance(source, (str, os.PathLike, Iterable)):
+        raise TypeError(f"DatasetTable takes a pyarrow.dataset.Dataset or paths, not {not_a_provider(source)}")
     if isinstance(source, (str, os.PathLike)):
         source = first = os.fspath(source)
     else:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.errors import HeadraceError
 from headrace.plan import ExecutionPlan, ScanRequest, Statistics, UnknownPartitioning
 from headrace.provider import TableProvider
@@ -32,6 +33,7 @@ class FlightTable(TableProvider):
     Raises ValueError for a token together with basic credentials, TypeError for a descriptor of something else.
     """
 
+    @checked()
     def __init__(
         self,
         location: str,

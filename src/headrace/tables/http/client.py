@@ -13,8 +13,10 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urlencode
 
+from headrace.optional import required
 from headrace.tables.http.body import ACCEPTED_ENCODINGS, bounded_body
 
+NEEDED_BY = "PagedApi, here and on the executors,"
 _TRY_AGAIN = {408, 425, 429, 500, 502, 503, 504}
 _LONGEST_WAIT_SECONDS = 60.0
 _MOST_REDIRECTS = 10
@@ -46,11 +48,8 @@ class PoliteClient:
     """
 
     def __init__(self, url: str, manners: Manners) -> None:
-        """Raises ImportError without httpx."""
-        try:
-            import httpx
-        except ModuleNotFoundError:
-            raise ImportError("PagedApi needs httpx: pip install 'headrace[http]', on the executors too") from None
+        """Raises MissingPackageError without httpx."""
+        httpx = required("httpx", NEEDED_BY)
         self._httpx = httpx
         self.status_error = httpx.HTTPStatusError
         headers = {"Accept-Encoding": ACCEPTED_ENCODINGS}
@@ -58,6 +57,7 @@ class PoliteClient:
         no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
         self._stranger = httpx.AsyncClient(headers=headers, cookies=no_cookies, timeout=None, trust_env=False)
         self._url = httpx.URL(url)
+        self._shown = str(self._url.copy_with(query=None))  # a query may hold a token
         self._manners = manners
         self._not_before = 0.0
 
@@ -77,9 +77,11 @@ class PoliteClient:
             wait = self._manners.back_off_s * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
             try:
                 response, body = await self._answer(url)
-            except self._httpx.TransportError:
+            except self._httpx.TransportError as error:
                 if attempt == self._manners.attempts:
-                    raise
+                    raise type(error)(
+                        f"{self._shown}: {error or type(error).__name__} ({_times(attempt)} tried)"
+                    ) from None
             else:
                 if response.status_code not in _TRY_AGAIN or attempt == self._manners.attempts:
                     response.raise_for_status()
@@ -122,6 +124,10 @@ class PoliteClient:
             await asyncio.sleep(wait)
         if self._manners.requests_per_second is not None:
             self._not_before = time.monotonic() + 1 / self._manners.requests_per_second
+
+
+def _times(attempts: int) -> str:
+    return "once" if attempts == 1 else f"{attempts} times"
 
 
 def _origin(url: Any) -> tuple[str, str, int | None]:

@@ -6,8 +6,10 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from typing import Literal as OneOf
 from urllib.parse import parse_qsl, urlsplit
 
+from headrace.arguments import check_fields
 from headrace.expr.nodes import Column, Comparison, Expr, InList, Literal
 from headrace.provider import Pushdown
 
@@ -20,6 +22,9 @@ class ByPage:
     size_parameter: str = "per_page"
     rows: int = 100
     first: int = 1
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def names(self) -> set[str]:
@@ -36,6 +41,9 @@ class ByOffset:
     parameter: str = "offset"
     size_parameter: str = "limit"
     rows: int = 100
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def names(self) -> set[str]:
@@ -54,6 +62,9 @@ class ByCursor:
     parameter: str = "cursor"
     size_parameter: str | None = None
     rows: int = 100
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def names(self) -> set[str]:
@@ -85,9 +96,12 @@ class ApiFilter:
 
     parameter: str
     column: str
-    op: str = "="
+    op: OneOf["=", "<", "<=", ">", ">=", "IN"] = "="
     exact: bool = True
     text: Callable[[Any], str] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def value(self, expr: Expr) -> str | None:
         """The parameter's value for a filter; None where this parameter does not mean it."""

@@ -12,11 +12,13 @@ from urllib.parse import urlencode, urlsplit
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.batches import batch_without_columns
 from headrace.expr.nodes import Expr
+from headrace.optional import check_installed
 from headrace.plan import ExecutionPlan, Placement, ScanRequest
 from headrace.provider import Pushdown, TableProvider
-from headrace.tables.http.client import Manners, PoliteClient
+from headrace.tables.http.client import NEEDED_BY, Manners, PoliteClient
 from headrace.tables.http.paging import ApiFilter, ByCursor, ByPage, Paging, answers, check_names
 
 _Items: TypeAlias = Sequence[Mapping[str, Any]]
@@ -40,10 +42,11 @@ class PagedApi(TableProvider):
     times in all: after ``back_off_s`` seconds, doubled each time, or after what the answer's ``Retry-After`` says. Then
     the query fails with httpx's error.
 
-    Needs httpx (``pip install 'headrace[http]'``), on the executors too. Raises TypeError and ValueError for arguments
-    that make no sense.
+    Needs httpx (``pip install 'headrace[http]'``), on the executors too: MissingPackageError says so. Raises TypeError
+    and ValueError for arguments that make no sense.
     """
 
+    @checked()
     def __init__(
         self,
         url: str,
@@ -62,11 +65,8 @@ class PagedApi(TableProvider):
         max_page_bytes: int = Manners.max_page_bytes,
         placement: Placement = Placement.EXECUTORS,
     ) -> None:
-        if not isinstance(schema, pa.Schema):
-            raise TypeError(f"PagedApi takes a pyarrow.Schema second, not {type(schema).__name__}")
+        check_installed("httpx", NEEDED_BY)
         for one in filters:
-            if not isinstance(one, ApiFilter):
-                raise TypeError(f"PagedApi's filters are hr.ApiFilter(parameter, column, op), not {one!r}")
             if one.column not in schema.names:
                 raise ValueError(f"{one!r} is about a column that the schema does not have ({', '.join(schema.names)})")
         paging = paging if paging is not None else ByPage()
@@ -216,8 +216,9 @@ class PagesPlan(ExecutionPlan):
             return
         if rest:
             raise ValueError(
-                f"{self.describe()}: page {index} has rows, but the one before it had {found} where {size} were asked "
-                f"for: the service gives fewer rows a page than that; say so with rows={found} in paging="
+                f"{self.describe()}: page {index + 1} has rows, but page {index} had {found} where {size} were asked "
+                "for (counted from 1): the service gives fewer rows a page than that; say so with "
+                f"rows={found} in paging="
             )
 
     def _items(self, answer: Any) -> _Items:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, cast
 
+from headrace.arguments import check_fields
 from headrace.arrow.schemas import SchemaLike
 from headrace.arrow.sources import BatchSource
 from headrace.expr.nodes import Expr
@@ -28,6 +29,9 @@ class DataFile:
     size_in_bytes: int
     part: Any = None
     filesystem: Any = field(default=None, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def open(self) -> BinaryIO:
         """The whole file, for reading bytes; the caller closes it. Raises OSError as ``open`` does."""

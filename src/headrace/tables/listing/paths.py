@@ -8,9 +8,10 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
+from headrace.optional import required
 from headrace.tables.listing.format import DataFile
 
-Paths: TypeAlias = "str | os.PathLike[str] | Iterable[str | os.PathLike[str]]"
+Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 _MAGIC = frozenset("*?[")
 
@@ -22,7 +23,7 @@ def listed_files(paths: Paths, storage_options: Mapping[str, Any] | None = None)
     that start with ``_`` or ``.``, as Spark does, unless the glob itself asks for such. A URL is looked up through
     fsspec with ``storage_options``; ``file://`` needs none.
 
-    Raises FileNotFoundError, naming the path, where there is nothing, ImportError where fsspec is missing, and OSError
+    Raises FileNotFoundError, naming the path, where there is nothing, MissingPackageError without fsspec, and OSError
     for a directory that cannot be listed.
     """
     several = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
@@ -77,10 +78,7 @@ def _loops(directory: str) -> bool:
 
 
 def _remote(url: str, storage_options: Mapping[str, Any]) -> Iterator[DataFile]:
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise ImportError(f"{url} needs fsspec to be listed: pip install 'headrace[fsspec]'") from None
+    url_to_fs = required("fsspec.core", f"listing {url}").url_to_fs
     filesystem, path = url_to_fs(url, **storage_options)
     if _MAGIC.isdisjoint(path):
         try:

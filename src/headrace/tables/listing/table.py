@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arguments import checked
 from headrace.arrow.types import value_bytes
 from headrace.display import names_text
 from headrace.errors import EvaluationError
@@ -60,6 +61,9 @@ class ListingTable(TableProvider):
     TypeError for something that is not a FileFormat, and what the format raises.
     """
 
+    @checked(
+        "paths", "partition_columns", "partition_by_key", "partition_bytes", "storage_options", "placement", "sorted_by"
+    )
     def __init__(
         self,
         paths: Paths,

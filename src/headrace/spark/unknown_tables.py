@@ -1,0 +1,39 @@
+"""A query of a table that is not there is told which registered names are near; driver Python."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pyspark.errors import AnalysisException
+
+from headrace.display import names_text
+from headrace.spark.versions import add_to_message
+
+_CONDITION = "TABLE_OR_VIEW_NOT_FOUND"
+_MOST_NEAR = 5
+_CUTOFF = 0.5
+
+
+@contextmanager
+def naming_near_tables(names: Callable[[], list[str]]) -> Iterator[None]:
+    """Spark's own exception passes, with a sentence more. ``names``: those that are registered."""
+    try:
+        yield
+    except AnalysisException as error:
+        if error.getCondition() == _CONDITION:
+            wanted = (error.getMessageParameters() or {}).get("relationName", "")
+            add_to_message(error, f"{near_names(wanted, names())}.")
+        raise
+
+
+def near_names(wanted: str, names: list[str]) -> str:
+    """Which of ``names`` look like ``wanted``, perhaps quoted and qualified; all of them where none does."""
+    last = wanted.replace("`", "").rpartition(".")[2].lower()
+    by_lower = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(last, by_lower, _MOST_NEAR, _CUTOFF)
+    near += [lower for lower in by_lower if lower not in near and last and (last in lower or lower in last)]
+    if near:
+        return f"Registered here under a name near that: {', '.join(by_lower[lower] for lower in near[:_MOST_NEAR])}"
+    return f"Registered here: {names_text(names)}" if names else "No table is registered here"

@@ -5,15 +5,13 @@ It is built by ``make rest``; every day sees its links (test_docs_links.py) and 
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import headrace as hr
+from built_site import build_site
 from headrace import testing
 from places import ROOT
 
@@ -23,12 +21,7 @@ FETCHED = re.compile(r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']([^"']+)|
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return build_site(tmp_path_factory.mktemp("site"))
 
 
 @pytest.mark.daily

@@ -21,9 +21,31 @@ imported, and a version newer than these is used with a warning.
 
 "all" are the tests of `tests/spark` and, from 2026-11-17 on, those of Spark Connect; the "core" is session,
 negotiation, filters, partitioning, streaming, results and early stop; where a row names files of `tests/spark`, these
-alone were run.
+alone were run. Java 21 is the runtime that `headrace[java]` brings.
 
 *This page is made by `make matrix`, which installs the wheel beside each Spark and runs the tests on it. Do not edit.*
+"""
+
+_PLATFORMS = """
+## Platforms
+
+What the platforms run, from their vendors' pages of autumn 2026, and the row above that is nearest to it. **Headrace
+was not tried on any of them.** A platform's Spark differs from Apache's, and may not let you add a jar
+([what to do then](howto/without-jar.md)).
+
+| platform | Spark | Python | Java | nearest row |
+|---|---|---|---|---|
+| Databricks Runtime 17.3 LTS | 4.0 | 3.12 | 17 | 4.0, 3.12, 17 |
+| Databricks Runtime 18 LTS, 19 | 4.1, 4.2 | | | 4.1 or 4.2, 3.11, 17 |
+| Databricks, serverless | Spark Connect only, no jars | | | [`hr.as_data_source`](howto/without-jar.md) |
+| Amazon EMR, release spark-8.0 | 4.0.2 | | | 4.0, 3.11, 17 |
+| AWS Glue 6.0 | 4.1.1 | 3.13 | | 4.1, 3.13, 17 |
+| AWS Glue 5.1 and older | 3.5 | | | none: Headrace needs Spark 4.0 |
+| Microsoft Fabric Runtime 2.0 | 4.1.1 | 3.13 | 21 | 4.1, 3.13, 21 |
+| Google Cloud, serverless Spark runtime 3.0 | 4.0 | 3.12 | 21 | 4.0, 3.12, 21 |
+| Google Cloud Dataproc 3.0 | 4.0 | | | 4.0, 3.11, 17 |
+
+An empty cell was not looked up. Tell us what you see there.
 """
 
 _DIFFERENCES = """
@@ -45,6 +67,10 @@ class Cell:
     python: str
     jdk: str
     tests: str
+
+    def is_beside(self, other: Cell) -> bool:
+        """Whether both are of one Spark, Python and JDK, with whichever tests."""
+        return (self.spark, self.python, self.jdk) == (other.spark, other.python, other.jdk)
 
     def __str__(self) -> str:
         return f"Spark {self.spark}, Python {self.python}, JDK {self.jdk}, tests: {self.tests}"
@@ -69,7 +95,8 @@ class Result:
 
 def record(cell: Cell, result: Result, planned: Sequence[Cell]) -> None:
     """Put one cell's result beside the others and write the document anew."""
-    results = {**load(), cell: result}
+    known = {other: found for other, found in load().items() if found.missing is None or not other.is_beside(cell)}
+    results = {**known, cell: result}
     entries = [{**asdict(cell), **asdict(result)} for cell, result in sorted(results.items(), key=_order)]
     RESULTS.write_text(json.dumps(entries, indent=1) + "\n")
     DOCUMENT.write_text(document(load(), planned))
@@ -85,9 +112,10 @@ def load() -> dict[Cell, Result]:
 
 
 def document(results: Mapping[Cell, Result], planned: Sequence[Cell]) -> str:
-    """The whole page. A cell that is planned and has no result is listed as not run."""
+    """The whole page. A planned cell for which no tests at all have a result is listed as not run."""
     lines = ["\n## What was run\n", "| Spark | Python | JDK | tests | result | date |", "|---|---|---|---|---|---|"]
-    rows = {**{cell: Result("", missing="") for cell in planned}, **results}
+    open_cells = [cell for cell in planned if not any(cell.is_beside(other) for other in results)]
+    rows = {**{cell: Result("", missing="") for cell in open_cells}, **results}
     for cell, result in sorted(rows.items(), key=_order):
         lines.append(f"| {cell.spark} | {cell.python} | {cell.jdk} | {cell.tests} | {result.text()} | {result.date} |")
     lines += _failures(results)
@@ -95,7 +123,7 @@ def document(results: Mapping[Cell, Result], planned: Sequence[Cell]) -> str:
         f"| {difference.what} | {'.'.join(map(str, difference.since))} | {difference.before} |\n"
         for difference in _declared()
     )
-    return _INTRODUCTION + "\n".join(lines) + "\n" + _DIFFERENCES + differences
+    return _INTRODUCTION + "\n".join(lines) + "\n" + _PLATFORMS + _DIFFERENCES + differences
 
 
 def _failures(results: Mapping[Cell, Result]) -> Iterable[str]:

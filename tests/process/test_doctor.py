@@ -115,8 +115,8 @@ def test_bundled_java_is_started_without_the_flag_that_it_does_not_know(tmp_path
     script = """
 import sys, subprocess
 from pathlib import Path
-from headrace.spark.java import _home_with_launcher
-home = _home_with_launcher(Path(sys.argv[1]))
+from headrace.spark.java import home_with_launcher
+home = home_with_launcher(Path(sys.argv[1]))
 arguments = ["-cp", "a b", "--add-modules=jdk.incubator.vector", "--add-modules=java.se", "", "Main"]
 print(subprocess.run([home + "/bin/java", *arguments], capture_output=True, text=True).stdout, end="")
 """

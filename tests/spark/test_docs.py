@@ -32,11 +32,11 @@ INSERT INTO visits SELECT i, 'no', TIMESTAMPTZ '2024-01-01 00:00Z' + i * interva
 def addresses(request: pytest.FixtureRequest, document: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """For each address that the document names, that of a server started for it."""
     with contextlib.ExitStack() as running:
-        if document == "docs/howto/rest-api.md":
+        if document in ("docs/howto/rest-api.md", "docs/cookbook/rest-join.md"):
             monkeypatch.syspath_prepend(str(EXAMPLES))
             service = running.enter_context(importlib.import_module("paged_api").product_service())
             yield {"https://shop.example/products": service.url}
-        elif document == "docs/howto/databases.md":
+        elif document in ("docs/howto/databases.md", "docs/cookbook/postgres-and-files.md"):
             postgres = request.getfixturevalue("postgres")
             postgres.run(*VISITS.split(";"))
             start = running.enter_context(serving())
@@ -55,6 +55,7 @@ def addresses(request: pytest.FixtureRequest, document: str, monkeypatch: pytest
 def test_document_code_runs_in_order(spark: SparkSession, document: str, addresses: dict[str, str]) -> None:
     """``SessionContext()`` takes the Spark that is running; what the document leaves open is closed here."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
+    views_before = temporary_views(spark)
     try:
         with session_settings(spark, {"spark.sql.optimizer.datasourceV2JoinPushdown": "false"}):  # databases.md sets it
             assert run_blocks(document, namespace, addresses) > 0
@@ -63,6 +64,12 @@ def test_document_code_runs_in_order(spark: SparkSession, document: str, address
     finally:
         if isinstance(left := namespace.get("ctx"), hr.SessionContext):
             left.close()
+        for view in temporary_views(spark) - views_before:
+            spark.catalog.dropTempView(view)
+
+
+def temporary_views(spark: SparkSession) -> set[str]:
+    return {table.name for table in spark.catalog.listTables() if table.isTemporary}
 
 
 def test_documents_with_code_are_found() -> None:

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+import system_packages
+
 _PACKAGES = Path("/usr/lib/postgresql")
 _START_SECONDS = 60.0
 
@@ -111,20 +113,11 @@ def _owner() -> str | None:
 def _binaries() -> Path:
     for install in (False, True):
         if install:
-            _apt("update")
-            _apt("install", "-y", "--no-install-recommends", "postgresql")
+            system_packages.install("postgresql")
         found = [path.parent for path in _PACKAGES.glob("*/bin/initdb")]
         if found:
             return max(found, key=lambda path: float(path.parent.name))
     raise RuntimeError(f"no PostgreSQL under {_PACKAGES} although apt-get installed the package 'postgresql'")
-
-
-def _apt(*arguments: str) -> None:
-    command = ["apt-get", "-q", *arguments]
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
-    if done.returncode:
-        raise RuntimeError(f"these tests need PostgreSQL, but {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
 
 
 def _initialise(binaries: Path, data: Path, password: Path, owner: str | None) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import tomllib
 from dataclasses import replace
+from pathlib import Path
 
-from tools import compatibility
+import pytest
+from tools import compatibility, environments
 from tools.environments import SPARKS
 from tools.matrix import cells
 
@@ -34,3 +37,41 @@ def test_wheel_is_built_against_the_oldest_spark_of_the_matrix() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     assert f"pyspark=={SPARKS[0]}.*" in project["build-system"]["requires"]
     assert not [name for name in project["project"]["dependencies"] if name.startswith("pyspark")]
+
+
+def test_document_leaves_out_a_planned_cell_of_which_some_tests_were_run() -> None:
+    cell = cells()[0]
+    result = compatibility.Result("2026-01-01", passed=7)
+    text = compatibility.document({replace(cell, tests="session, results"): result}, [cell])
+    assert "| session, results | 7 passed |" in text
+    assert "not run yet" not in text
+
+
+def test_result_of_a_cell_replaces_the_word_that_it_could_not_be_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compatibility, "RESULTS", tmp_path / "results.json")
+    monkeypatch.setattr(compatibility, "DOCUMENT", tmp_path / "document.md")
+    cell = cells()[0]
+    compatibility.record(cell, compatibility.Result("2026-01-01", missing="no JDK 99"), cells())
+    short = replace(cell, tests="session")
+    compatibility.record(short, compatibility.Result("2026-01-02", passed=3), cells())
+    assert list(compatibility.load()) == [short]
+
+
+def test_java_of_the_matrix_is_that_of_the_extra_where_the_machine_has_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    environments.jdk.cache_clear()
+    home = environments.jdk("21")
+    environments.jdk.cache_clear()
+    assert home is not None
+    told = subprocess.run(
+        [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 'version "21' in told.stderr

@@ -5,30 +5,24 @@ It is built by ``make rest``; every day sees its links (test_docs_links.py) and 
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import headrace as hr
+from built_site import build_site
 from headrace import testing
 from places import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
+PAGES = re.findall(r"([\w/-]+)\.md$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
 FETCHED = re.compile(r"""<(?:script|img|iframe|source)\b[^>]*\bsrc=["']([^"']+)|<link\b[^>]*\bhref=["']([^"']+)""")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr
-    return folder
+    return build_site(tmp_path_factory.mktemp("site"))
 
 
 @pytest.mark.daily
@@ -68,3 +62,32 @@ def test_reference_says_something_about_every_name(site: Path) -> None:
     entries = re.split(r'<h2 id="headrace\.', pages)[1:]
     silent = [entry.partition('"')[0] for entry in entries if "<p>" not in entry.partition("<h3")[0]]
     assert silent == []
+
+
+def address(page: str) -> str:
+    return f"{page.removesuffix('README')}index.html" if page.endswith("README") else f"{page}.html"
+
+
+@pytest.mark.daily
+def test_llms_text_lists_every_page_once_in_the_order_of_the_site(site: Path) -> None:
+    text = (site / "llms.txt").read_text()
+    assert text.startswith("# Headrace\n\n> Headrace ")
+    listed = re.findall(r"^- \[[^\]]+\]\(([^)]+)\): .+\.$", text, re.MULTILINE)
+    assert listed == [address(page) for page in PAGES]
+    assert [page for page in listed if not (site / page).exists()] == []
+
+
+@pytest.mark.daily
+def test_llms_full_text_has_the_markdown_of_every_page_in_order(site: Path) -> None:
+    text = (site / "llms-full.txt").read_text()
+    assert re.findall(r"^<!-- ([\w/.-]+\.html) -->$", text, re.MULTILINE) == [address(page) for page in PAGES]
+    assert (ROOT / "docs" / "tutorial.md").read_text().strip() in text
+
+
+@pytest.mark.daily
+def test_llms_full_text_has_signature_and_words_of_every_public_name(site: Path) -> None:
+    text = (site / "llms-full.txt").read_text()
+    assert [name for name in hr.__all__ if f"\n## headrace.{name}\n" not in text] == []
+    assert "MemTable(data: Any, partitions: int = 1" in text
+    assert "### headrace.SessionContext.register_table\n" in text
+    assert "\n::: headrace" not in text

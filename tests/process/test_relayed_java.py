@@ -11,9 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from echoing import Echo, echo_task
 from endpoints import opener_of
 from headrace.errors import HeadraceError
 from headrace.results.inbox import ResultInbox
+from headrace.transport.driver_partition import ReceivingPartition
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import PLANNER_VERSION
@@ -100,6 +102,20 @@ def test_answer_changed_on_its_way_is_refused_by_the_connector(endpoint: Endpoin
                 assert is_transport_error(outcome), what
 
 
+def test_message_changed_on_its_way_is_refused_by_the_connector(endpoint: Endpoint, java: list[str]) -> None:
+    task = echo_task(Echo(7), NUMBERS)
+    ticket = endpoint.offer(lambda claim: ReceivingPartition(task, claim), 1, receives=True, watched=True)
+    with Relay(endpoint.address(ticket), to_endpoint=False) as relay, Executor(java, "send", relay) as executor:
+        outcomes = [executor.outcome(), executor.outcome()]
+        assert [json.loads(outcome["message"])[:4] for outcome in outcomes] == [[7, 0, 3, 1]] * 2
+        for what in executor.altered():
+            outcome = executor.outcome()
+            if "sent twice" in what:  # the first of the two is the honest one
+                assert outcome == outcomes[0]
+            else:
+                assert is_transport_error(outcome), what
+
+
 def test_result_of_the_connector_changed_on_its_way_is_refused(endpoint: Endpoint, java: list[str]) -> None:
     inboxes: list[ResultInbox] = []
     ticket = endpoint.offer(lambda claim: inboxes[-1].open(claim), 1, receives=True)
@@ -117,7 +133,7 @@ def test_result_of_the_connector_changed_on_its_way_is_refused(endpoint: Endpoin
     with Relay(endpoint.address(ticket), to_endpoint=True) as relay, Executor(java, "send", relay) as executor:
         for _ in range(2):
             outcome, rows = received()
-            assert outcome == {}
+            assert outcome == {"message": ""}
             assert [row["i"] for row in rows] == [1, 2, 3]
         for what in executor.altered():
             with pytest.raises(HeadraceError, match=r"was damaged|never arrived"):

@@ -62,6 +62,9 @@ def seconds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, floa
             "executor that reads": Pair(first, "idle", stack, [*java, "read"]),
             "executor that sends": Pair(first, "stalled", stack, [*java, "send"]),
             "executor that sends for long": Pair(second, "stalled", stack, [*java, "send"]),
+            "executor that awaits an answer": Pair(first, "busy", stack, [*java, "await"]),
+            "executor that awaits an answer for long": Pair(second, "busy", stack, [*java, "await"]),
+            "executor that says nothing": Pair(first, "waiting", stack, [*java, "hold"]),
         }
         resumed = Pair(third, "resumed", stack)
         late = Pair(second, "paused", stack)
@@ -72,17 +75,25 @@ def seconds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, floa
         cut_at = time.monotonic()
         for case, pair in early.items():
             found[case] = event(pair.server, "stopped")["at"] - cut_at
-        for case in ("executor that reads", "executor that sends"):
+        for case in ("executor that reads", "executor that sends", "executor that awaits an answer"):
             event(executors[case].reader, "lost")
             found[case] = time.monotonic() - cut_at
+        for case, executor in (("busy", "executor that awaits an answer"), ("waiting", "executor that says nothing")):
+            found[case] = event(executors[executor].server, "stopped")["at"] - cut_at
         time.sleep(max(0.0, started + LONG_PAUSE_S - time.monotonic()))  # the pause not to be taken for silence
         second.cut()
         cut_at = time.monotonic()
         found["paused for long"] = event(late.server, "stopped")["at"] - cut_at
-        event(executors["executor that sends for long"].reader, "lost")
-        found["executor that sends for long"] = time.monotonic() - cut_at
+        for case in ("executor that sends for long", "executor that awaits an answer for long"):
+            event(executors[case].reader, "lost")
+            found[case] = time.monotonic() - cut_at
         found["resumed"] = event(resumed.reader, "received")["bytes"]
         yield found
+
+
+@pytest.mark.parametrize("case", ["busy", "waiting"])
+def test_silent_sender_is_noticed_in_time_by_code_that_receives(seconds: dict[str, float], case: str) -> None:
+    assert 0 < seconds[case] < PROMISED_S
 
 
 @pytest.mark.parametrize("case", ["idle", "sending", "paused", "paused for long"])
@@ -90,9 +101,18 @@ def test_silent_reader_is_noticed_in_time(seconds: dict[str, float], case: str) 
     assert 0 < seconds[case] < PROMISED_S
 
 
-@pytest.mark.parametrize("case", ["executor that reads", "executor that sends", "executor that sends for long"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "executor that reads",
+        "executor that sends",
+        "executor that awaits an answer",
+        "executor that sends for long",
+        "executor that awaits an answer for long",
+    ],
+)
 def test_silent_driver_is_noticed_in_time(seconds: dict[str, float], case: str) -> None:
-    """The last one was kept waiting by a driver that lived, longer than a silent one is borne, before that went."""
+    """The last two were kept waiting by a driver that lived, longer than a silent one is borne, before that went."""
     assert 0 < seconds[case] < PROMISED_S
 
 

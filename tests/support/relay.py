@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.transport.protocol import CHALLENGE, CLAIM, FRAME_HEADER, PROOF_BYTES, TAG_BYTES, FrameKind
 
-_LAST = (FrameKind.END, FrameKind.ERROR, FrameKind.QUESTION, FrameKind.ANSWER)
+_LAST = (FrameKind.END, FrameKind.ERROR, FrameKind.QUESTION, FrameKind.ANSWER, FrameKind.MESSAGE)
 _SEALED_WHOLE = (FrameKind.QUESTION, FrameKind.ANSWER)
 _TIMEOUT_S = 30.0
 

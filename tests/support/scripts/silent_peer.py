@@ -8,12 +8,14 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 import pyarrow as pa
 
 import headrace as hr
 from headrace.execute.partition_stream import ScanTask
-from headrace.transport.driver_partition import DriverPartition
+from headrace.execute.receiving import ReceivingTask
+from headrace.transport.driver_partition import DriverPartition, ReceivingPartition
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.protocol import ALIVE, ALIVE_SECONDS, CHALLENGE, CLAIM, MAGIC, NO_EXECUTION, PROOF_BYTES, proof
 from headrace.transport.seal import Seals
@@ -73,10 +75,25 @@ class Stalled:
     def stop(self, reason: str) -> None: ...
 
 
+def receive(case: str, batches: Iterator[pa.RecordBatch]) -> bytes:
+    """Code that waits for what its task sends, or is busy with it for long."""
+    try:
+        for _ in batches:
+            continue
+        while case == "busy":
+            time.sleep(0.05)
+    finally:
+        say(event="stopped")
+    return b""
+
+
 def serve(case: str, host: str) -> None:
     endpoint = Endpoint(host, host)
     task = ScanTask("t", Plan(case), SCHEMA, SCHEMA, None)
-    if case == "stalled":
+    if case in ("busy", "waiting"):
+        receiving = ReceivingTask("t", SCHEMA, "", lambda partition, attempt, batches: receive(case, batches))
+        ticket = endpoint.offer(lambda claim: ReceivingPartition(receiving, claim), 1, receives=True, watched=True)
+    elif case == "stalled":
         ticket = endpoint.offer(lambda _: Stalled(), 1, receives=True)
     else:
         ticket = endpoint.offer(lambda claim: DriverPartition(task, claim.partition), 1)

@@ -48,7 +48,6 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private final BufferAllocator allocator;
   private final PartitionConnection connection;
   private final FrameInput frames;
-  private final KnownSchema known;
   private SentColumns columns;
   private ColumnarBatch current;
   private long rows;
@@ -57,10 +56,9 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private boolean closed;
   private volatile String taskError;
 
-  HeadraceReader(PartitionOrigin origin, int partition, StructType schema, KnownSchema known) {
+  HeadraceReader(PartitionOrigin origin, int partition, StructType schema) {
     this.place = origin.place(partition);
     this.schema = schema;
-    this.known = known;
     this.connection = origin.open(partition);
     this.frames = connection.frames();
     frames.beforeWaiting(PendingOutput::send);
@@ -168,14 +166,9 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       columns = null;
     }
     try {
-      Schema sent = known.of(message);
-      if (sent == null) {
-        ByteBuffer metadata = withoutPrefix(message.duplicate());
-        sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(metadata));
-        if (!SentColumns.areReadAs(sent.getFields(), schema)) {
-          throw damaged("the columns " + sent.getFields() + " where " + schema.catalogString() + " were planned", null);
-        }
-        known.keep(message, sent);
+      Schema sent = MessageSerializer.deserializeSchema(Message.getRootAsMessage(withoutPrefix(message)));
+      if (!SentColumns.areReadAs(sent.getFields(), schema)) {
+        throw damaged("the columns " + sent.getFields() + " where " + schema.catalogString() + " were planned", null);
       }
       columns = new SentColumns(sent, schema, allocator);
     } catch (Exception e) { // Arrow, flatbuffers and Spark throw whatever a broken message makes them throw

@@ -1,6 +1,5 @@
 package org.headrace.spark.read;
 
-import java.util.UUID;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -16,8 +15,6 @@ public final class HeadraceReaderFactory implements PartitionReaderFactory {
   private final PartitionOrigin origin;
   private final StructType schema;
   private final boolean plainErrors;
-  private final transient UUID id = UUID.randomUUID();
-  private final transient KnownSchema known = new KnownSchema();
 
   /**
    * {@code scan} is only held, so that it lives as long as anything that may still make readers. {@code plainErrors}:
@@ -34,11 +31,6 @@ public final class HeadraceReaderFactory implements PartitionReaderFactory {
     return schema.equals(other.schema) && origin.producesSameAs(other.origin);
   }
 
-  /** What travels instead: every task deserializes all of its stage anew, and most of an executor's are of one stage. */
-  private Object writeReplace() {
-    return new ShippedFactory(id, origin, schema, plainErrors);
-  }
-
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
     return true;
@@ -48,8 +40,8 @@ public final class HeadraceReaderFactory implements PartitionReaderFactory {
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
     int index = ((HeadracePartition) partition).index();
     return plainErrors
-        ? new PlainErrorsReader(() -> new HeadraceReader(origin, index, schema, known))
-        : new HeadraceReader(origin, index, schema, known);
+        ? new PlainErrorsReader(() -> new HeadraceReader(origin, index, schema))
+        : new HeadraceReader(origin, index, schema);
   }
 
   @Override

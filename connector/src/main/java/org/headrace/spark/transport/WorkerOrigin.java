@@ -19,7 +19,6 @@ final class WorkerOrigin extends PartitionOrigin {
   private final String archive;
   private final byte[] pickledTask;
   private final String sessionOfLogs; // null where what workers log is not kept
-  private transient volatile WorkerPool pool; // in this JVM
 
   private WorkerOrigin(String table, String python, String archive, byte[] pickledTask) {
     super(table);
@@ -47,12 +46,8 @@ final class WorkerOrigin extends PartitionOrigin {
 
   @Override
   PartitionConnection connect(int partition, boolean sends) throws IOException {
-    WorkerPool workers = pool;
-    if (workers == null) {
-      pool = workers = workers();
-    }
     byte[] facts = TaskFacts.json(archive().getParent());
-    return WorkerConnection.open(place(partition), workers, facts, pickledTask, sends);
+    return WorkerConnection.open(place(partition), workers(), facts, pickledTask, sends);
   }
 
   /** The package, beside the other files that were added: by all, or by the client of a Spark Connect session. */

@@ -32,7 +32,7 @@ public final class RelayedCheck {
         switch (args[0]) {
           case "read" -> outcome.put("rows", rows(address));
           case "ask" -> outcome.put("answer", new RemotePlanner(address).call("plan", "{}"));
-          default -> send(address, stream);
+          default -> outcome.put("message", send(address, stream));
         }
       } catch (HeadraceException e) {
         outcome.put("failure", e.failure());
@@ -65,8 +65,8 @@ public final class RelayedCheck {
     return rows;
   }
 
-  /** The golden stream, as a result. */
-  private static void send(JsonNode address, byte[] stream) throws IOException {
+  /** The golden stream; returns the message that answers it. */
+  private static String send(JsonNode address, byte[] stream) throws IOException {
     PartitionConnection connection = PartitionOrigin.ofAddress(address).openToSend(0);
     try {
       FrameOutput out = new FrameOutput(connection.frames());
@@ -81,7 +81,7 @@ public final class RelayedCheck {
         out.flush();
         rest.position(body + second);
       }
-      connection.frames().awaitMessage();
+      return new String(connection.frames().awaitMessage(), StandardCharsets.UTF_8);
     } finally {
       connection.finish();
     }

@@ -163,6 +163,7 @@ class ConnectSpark(AttachedSpark):
             return
         with suppress(PySparkException, HeadraceError):  # the server went away meanwhile
             self._take_out_tables()
+            self._names.drop_functions()
             if self.planner is None:
                 self._tell("DROP TABLE {}.`headrace.context`")  # by which the catalog learns that this context closes
             self._names.leave()

@@ -88,10 +88,13 @@ class CatalogNames:
         self._show_functions()
         return True
 
-    def leave(self) -> None:
-        """Take all of them out of Spark."""
+    def drop_functions(self) -> None:
+        """Take the functions out of Spark now, and not when it learns that the context has left."""
         if self._answering.remove_functions():
             self._show_functions()
+
+    def leave(self) -> None:
+        """Take the catalogs out of Spark; the functions go with the context."""
         for name in (*self._answering.names(), self.own):
             self._claims.release(name)
 

@@ -134,6 +134,7 @@ def test_connect_table_function_is_replaced_dropped_and_refused_by_name(
         spark.sql("SELECT * FROM numbers()").collect()
 
 
+@pytest.mark.daily
 def test_connect_analyses_of_catalogs_and_functions_leave_nothing_behind(
     ctx: hr.SessionContext, spark: Any, server: ConnectServer
 ) -> None:

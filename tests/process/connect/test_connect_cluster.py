@@ -19,6 +19,7 @@ from connect_server import ConnectServer
 from connecting import endless, fails_after_a_batch
 from placements import placements
 from producing import FunctionTable, Marks, ten_rows, wait_until
+from pushing import ROWS, Producer, filled, rows
 
 PLACES = pa.schema([("pid", pa.int64()), ("package", pa.string())])
 
@@ -80,6 +81,17 @@ def test_connect_cluster_limit_stops_the_producer(
     ctx.register_table("t", FunctionTable(endless(marks), placement=placement))
     assert len(ctx.spark.sql("SELECT a FROM t WHERE a % 2 = 0 LIMIT 5").collect()) == 5
     wait_until(lambda: marks.has("stopped"), what="the producer's end")
+
+
+def test_connect_cluster_reads_push_tables_and_ends_their_scans(spark: Any) -> None:
+    with hr.SessionContext(spark) as ctx:
+        filled(ctx, "t", 100, partitions=3)
+        assert ctx.collect("SELECT a FROM t ORDER BY a")["a"].to_pylist() == list(range(100))
+        sink = ctx.register_streaming_table("u", ROWS, partitions=3)
+        producers = [Producer(lambda i, at=at: sink.partition(at).write(rows(i))) for at in range(3)]  # type: ignore[misc]
+        assert len(spark.sql("SELECT a FROM u LIMIT 3").collect()) == 3
+        for producer in producers:
+            assert "needs no more rows" in producer.scan_ended()
 
 
 @placements

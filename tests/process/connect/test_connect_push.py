@@ -53,12 +53,14 @@ def counted(ctx: hr.SessionContext) -> int:
 # One scan
 
 
+@pytest.mark.daily("3")
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_connect_push_table_is_read_while_it_is_written(ctx: hr.SessionContext, partitions: int) -> None:
     filled(ctx, "t", 100, partitions=partitions)
     assert ctx.collect("SELECT count(*) AS n, sum(a) AS s FROM t").to_pylist() == [{"n": 100, "s": 4950}]
 
 
+@pytest.mark.daily("3-adaptive")
 @pytest.mark.parametrize("adaptive", ["true", "false"], ids=["adaptive", "as planned"])
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_connect_push_table_is_ordered_with_one_scan(ctx: hr.SessionContext, partitions: int, adaptive: str) -> None:
@@ -76,6 +78,7 @@ def test_connect_push_table_is_joined_with_another_table(ctx: hr.SessionContext)
     assert ctx.collect("SELECT sum(t.a) AS s FROM t JOIN ten ON t.a = ten.a WHERE t.a > 9").to_pylist() == [{"s": 145}]
 
 
+@pytest.mark.daily("self-join")
 @pytest.mark.parametrize(
     "query",
     [
@@ -163,6 +166,7 @@ def test_connect_push_producer_that_fails_fails_the_query_with_its_error(ctx: hr
     assert isinstance(error.__cause__, LookupError)
 
 
+@pytest.mark.daily("deregister")
 @pytest.mark.parametrize("end", ["deregister", "replace"])
 def test_connect_push_table_that_goes_fails_sink_and_query(ctx: hr.SessionContext, end: str) -> None:
     sink = ctx.register_streaming_table("t", rows(0).schema)
@@ -178,6 +182,7 @@ def test_connect_push_table_that_goes_fails_sink_and_query(ctx: hr.SessionContex
     assert isinstance(query.error(), hr.DeregisteredError)
 
 
+@pytest.mark.daily("native")
 @pytest.mark.parametrize("ask", ["collect", "native"])
 def test_connect_push_context_that_closes_while_its_query_runs_ends_both(spark: Any, ask: str) -> None:
     with hr.SessionContext(spark) as ctx:
@@ -195,6 +200,7 @@ def test_connect_push_context_that_closes_while_its_query_runs_ends_both(spark: 
     assert not spark.catalog.tableExists("t")
 
 
+@pytest.mark.daily
 def test_connect_push_session_that_is_stopped_ends_the_scan(server: ConnectServer) -> None:
     from pyspark.sql.connect.session import SparkSession
 
@@ -236,6 +242,7 @@ def test_connect_client_is_not_told_of_the_queries_of_others(
     assert ["yours" in error for error in told] == [True]
 
 
+@pytest.mark.daily
 def test_connect_push_contexts_of_one_session_leave_one_by_one(ctx: hr.SessionContext, server: ConnectServer) -> None:
     with hr.SessionContext(ctx.spark) as second:
         filled(second, "u", 20)
@@ -247,6 +254,7 @@ def test_connect_push_contexts_of_one_session_leave_one_by_one(ctx: hr.SessionCo
         ctx.collect("SELECT count(*) AS n FROM t")
 
 
+@pytest.mark.daily
 def test_connect_client_that_is_killed_takes_its_listeners_along_and_no_others(
     spark: Any, server: ConnectServer
 ) -> None:
@@ -278,6 +286,7 @@ def test_connect_client_that_is_killed_takes_its_listeners_along_and_no_others(
     nothing_left(server)
 
 
+@pytest.mark.daily("client")
 @pytest.mark.parametrize("planning", ["client", "server"])
 def test_connect_context_that_closes_leaves_nothing_in_the_server(
     spark: Any, server: ConnectServer, planning: str

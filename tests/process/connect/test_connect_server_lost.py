@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import headrace as hr
 from connect_server import ConnectServer
 from headrace.spark.connect.patience import PATIENCE_SECONDS
 from placements import placements
-from producing import FunctionTable, Marks, numbers, wait_until
+from producing import NUMBERS, FunctionTable, Marks, numbers, wait_until
 
 SOON_S = PATIENCE_SECONDS + 20.0  # a few seconds more are promised; the machines that run tests are busy
 PLANNINGS = pytest.mark.parametrize("planning", ["client", "server"])
@@ -72,6 +72,11 @@ def one_whole_partition_and_one_without_end(marks: Marks, name: str) -> Callable
     return produce
 
 
+def write_without_end(sink: hr.TableSink) -> None:
+    while True:
+        sink.write(numbers(10))
+
+
 def timed(function: Callable[[], object]) -> Ending:
     started = time.monotonic()
     witness = Witness(function)
@@ -99,6 +104,10 @@ def killed(placement: hr.Placement, planning: str) -> dict[str, Ending]:
             "collect": Witness(lambda: ctx.collect("SELECT sum(a) FROM collect")),
             "stream": Witness(lambda: read.extend(stream)),
         }
+        if planning == "client":  # a producer that waits, as no query reads
+            sink = ctx.register_streaming_table("pushed", NUMBERS)
+            witnesses["producer"] = Witness(partial(write_without_end, sink))
+            wait_until(lambda: sink.stats.waiting == sink.stats.capacity, what="a sink that is full")
         wait_until(lambda: marks.count("started-") == 3 and bool(read), what="three queries under way")
         below = psutil.Process(server.pid).children(recursive=True)
         children = [child for child in below if "python" in child.name()]
@@ -131,6 +140,14 @@ def test_connect_server_killed_ends_every_query_with_an_error(placement: hr.Plac
         assert isinstance(found[name].outcome, hr.TransportError)
         assert "the Spark Connect server does not answer any more" in str(found[name].outcome)
     assert max(found[name].seconds for name in QUERIES) < SOON_S
+
+
+@placements
+def test_connect_server_killed_ends_producers_that_nobody_reads(placement: hr.Placement) -> None:
+    found = killed(placement, "client")["producer"]
+    assert isinstance(found.outcome, hr.ScanEndedError)
+    assert "the Spark Connect server is gone" in str(found.outcome)
+    assert found.seconds < SOON_S
 
 
 @placements

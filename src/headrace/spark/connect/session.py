@@ -175,6 +175,7 @@ class ConnectSpark(AttachedSpark):
             self._take_out_tables()
             if isinstance(self._unnamed, ServerTables):
                 self._unnamed.leave()
+            self._names.drop_functions()
             if self.planner is None:
                 self._tell("DROP TABLE {}.`headrace.context`")  # by which the catalog learns that this context closes
             self._names.leave()

@@ -69,7 +69,7 @@ public final class QueryEndListener extends SparkListener {
           spark.addSparkListener(listener);
           return () -> {
             spark.removeSparkListener(listener);
-            listener.telling.shutdown();
+            listener.telling.shutdownNow();
           };
         });
   }
@@ -184,7 +184,7 @@ public final class QueryEndListener extends SparkListener {
       if (Planners.isLive(context)) {
         Planners.ask(context, operation, question);
       }
-    } catch (RuntimeException e) {
+    } catch (Exception e) { // what fails while planning is an AnalysisException, which is a checked one
       return; // the Python process is ending, and its producers with it
     }
   }

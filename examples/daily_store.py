@@ -17,9 +17,7 @@ DAYS, ROWS_A_DAY = 100, 1_000
 
 
 class Sales(hr.TableProvider):
-    """One partition a day. ``opened``: the days of the plan that was made last."""
-
-    opened: tuple[int, ...] = ()
+    """One partition a day. What a scan will open is in its plan: several scans may be planned at the same time."""
 
     def schema(self) -> pa.Schema:
         return SCHEMA
@@ -42,7 +40,6 @@ class Sales(hr.TableProvider):
             days = [day for day in days if wanted.allows(day)]
         if request.order and request.limit is not None:
             days = days[-max(1, math.ceil(request.limit / ROWS_A_DAY)) :]
-        self.opened = tuple(days)
         if request.aggregation is not None:
             return SalesCounts(request)
         return SalesPlan(tuple(days))
@@ -57,6 +54,9 @@ class SalesPlan(hr.ExecutionPlan):
     def __init__(self, days: tuple[int, ...]) -> None:
         self.days = days
         self.partitioning = hr.UnknownPartitioning(len(days))
+
+    def describe(self) -> str:
+        return "all days" if len(self.days) == DAYS else f"days {', '.join(map(str, self.days))}"
 
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
         day = self.days[partition]
@@ -78,29 +78,26 @@ class SalesCounts(hr.ExecutionPlan):
 
 
 def main(ctx: hr.SessionContext | None = None) -> dict[str, object]:
-    """Count, take the newest rows, and join; returns the answers and which days were opened for them."""
+    """Count, take the newest rows, and join; returns the answers and what EXPLAIN says of the days opened for them."""
     if ctx is None:
         with hr.SessionContext() as own:
             return main(own)
-    sales = Sales()
-    ctx.register_table("sales", sales)
+    ctx.register_table("sales", Sales())
     kinds = ["workday" if day % 50 else "holiday" for day in range(DAYS)]
     days = pa.table({"day": pa.array(range(DAYS), pa.int32()), "kind": kinds})
     ctx.register_table("days", hr.MemTable(days))
 
     counted = ctx.collect("SELECT count(*) AS n FROM sales").to_pylist()
-    newest = ctx.collect("SELECT day, amount FROM sales ORDER BY day DESC, amount LIMIT 2").to_pylist()
-    newest_days = sales.opened
-    joined = "SELECT sum(amount) AS total FROM sales JOIN days ON sales.day = days.day WHERE kind = 'holiday'"
-    total = ctx.collect(joined).to_pylist()
-    joined_days = sales.opened
+    newest = ctx.sql("SELECT day, amount FROM sales ORDER BY day DESC, amount LIMIT 2")
+    joined = ctx.sql("SELECT sum(amount) AS total FROM sales JOIN days ON sales.day = days.day WHERE kind = 'holiday'")
+    total = ctx.collect(joined).to_pylist()  # first: EXPLAIN tells what the join has learnt once it has run
     print(ctx.explain("SELECT day, count(*) FROM sales GROUP BY day"))
     answers = {
         "counted": counted,
-        "newest": newest,
-        "days opened for the newest": newest_days,
+        "newest": ctx.collect(newest).to_pylist(),
+        "scan of the newest": ctx.explain(newest).splitlines()[0],
         "total of holidays": total,
-        "days opened for the join": joined_days,
+        "scan of the join": ctx.explain(joined).splitlines()[0],
     }
     for name, value in answers.items():
         print(f"{name}: {value}")

@@ -87,7 +87,8 @@ def test_daily_store_counts_by_its_index_and_opens_only_the_days_it_needs(
     found = example.main(ctx)
     assert found["counted"] == [{"n": 100_000}]
     assert found["newest"] == [{"day": 99, "amount": 99}, {"day": 99, "amount": 100}]
-    assert found["days opened for the newest"] == (99,)
+    assert found["scan of the newest"] == "scan 1: sales (Sales: days 99)"
     assert found["total of holidays"] == [{"total": sum(range(1000)) + sum(range(50, 1050))}]
-    assert found["days opened for the join"] == ((0, 50) if has("filters put back") else tuple(range(100)))
+    opened = "days 0, 50" if has("filters put back") else "all days"
+    assert found["scan of the join"] == f"scan 1: sales (Sales: {opened})"
     assert "count(*) GROUP BY day  COMPLETE" in capfd.readouterr().out

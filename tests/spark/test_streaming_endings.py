@@ -157,7 +157,7 @@ def test_task_killed_midstream_fails_the_query_and_says_why(ctx: hr.SessionConte
     context._jsc.sc().killTaskAttempt(tasks.apply(0).taskId(), True, "a test")
     error = query.error()
     assert "StreamConsumedError: partition 0 of the streaming table 't' can be scanned once" in str(error)
-    assert "the query was cancelled" in str(error)
+    assert "its task was killed" in str(error)
     with pytest.raises(hr.ScanEndedError):
         sink.write(rows(1))
 

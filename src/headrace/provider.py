@@ -111,8 +111,8 @@ class TableProvider(ABC):
 class PerScanProvider(TableProvider):
     """A provider that remembers, from one question about a scan to the next, what it answered.
 
-    A provider is shared by all queries, and several scans may be negotiated at the same time: nothing about one of them
-    can be kept on it. So each scan gets an object of its own, which is dropped with the scan, planned or not.
+    All queries share a provider, and several scans may be negotiated at the same time. So a provider stores nothing
+    about one of them: each scan gets an object of its own, which is dropped with the scan, planned or not.
     """
 
     @abstractmethod

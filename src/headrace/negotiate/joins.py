@@ -21,8 +21,9 @@ Columns = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class OfferedSide:
-    """What is known of one of the two scans: its table, whom to ask about it, its filters, and whether it is ``cut``:
-    whether other things that it took in, such as a limit, come before the join.
+    """One of the two scans: its table, the provider that is asked about it, its filters.
+
+    ``cut``: the scan took in something else that comes before the join, such as a limit.
     """
 
     table: RegisteredTable

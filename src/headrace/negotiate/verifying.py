@@ -39,26 +39,11 @@ def promises_of(
     *,
     exact_top_n: bool,
 ) -> Promises | None:
-    """``stated_promises`` of a table that is registered with ``verify``; None for others."""
-    if table.verify is None:
-        return None
-    return stated_promises(table, request, exact, partitioning, ordering, exact_top_n=exact_top_n)
-
-
-def stated_promises(
-    table: RegisteredTable,
-    request: ScanRequest,
-    exact: Iterable[Expr],
-    partitioning: Partitioning,
-    ordering: tuple[SortKey, ...],
-    *,
-    exact_top_n: bool,
-) -> Promises | None:
-    """The promises that the columns of ``request`` can show; None where there are none.
+    """The promises that are to be verified and that the columns of ``request`` can show; None where there are none.
 
     ``partitioning`` and ``ordering`` are those that Spark is told of. Raises PlanError as ``key_batch`` does.
     """
-    if request.aggregation is not None:
+    if table.verify is None or request.aggregation is not None:
         return None
     wire = wire_schema(request.schema)
     read = set(wire.names)
@@ -76,7 +61,7 @@ def stated_promises(
     named = {name for expr in filters for name in expr.columns()} | {key.column for key in order} | set(stated)
     return Promises(
         provider=table.provider_name,
-        every_row=table.verify != "sample",
+        every_row=table.verify == "all",
         schema=pa.schema([field for field in request.schema if field.name in named]),
         filters=filters,
         ordering=order,

@@ -158,9 +158,9 @@ def joined(left: pa.Table, right: pa.Table, trial: _Trial) -> pa.Table:
         for other in partners.get(key, ())
     ]
     pairs = _rows(left, right, [row for row, _ in equal], [other for _, other in equal], trial)
-    kept = [equal[i] for i in pc.indices_nonzero(is_true(trial.condition, pairs)).to_pylist()]
-    lefts: list[int | None] = [row for row, _ in kept]
-    rights: list[int | None] = [other for _, other in kept]
+    matching = [equal[i] for i in pc.indices_nonzero(is_true(trial.condition, pairs)).to_pylist()]
+    lefts: list[int | None] = [row for row, _ in matching]
+    rights: list[int | None] = [other for _, other in matching]
     sides = ((left, lefts), (right, rights)) if trial.how == "left" else ((right, rights), (left, lefts))
     if trial.how != "inner":
         (table, rows), (_, others) = sides

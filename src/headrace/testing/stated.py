@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.arrow.rows import counted, row_keys
 from headrace.errors import PlanError
-from headrace.negotiate.verifying import stated_promises
+from headrace.negotiate.verifying import promises_of
 from headrace.plan import HashPartitioning, KeyPartitioning
 from headrace.promises.checks import PartitionCheck, Promises
 from headrace.promises.ordering import can_be_ordered
@@ -30,9 +32,8 @@ def check_stated(probe: Probe, reading: Reading) -> set[Promise]:
         probe.findings.offer(Promise.ORDERING)
         _note_unordered(probe, reading)
     try:
-        promises = stated_promises(
-            scan.table, scan.request, exact, scan.partitioning, scan.ordering, exact_top_n=exact_top_n
-        )
+        table = replace(scan.table, verify="all")
+        promises = promises_of(table, scan.request, exact, scan.partitioning, scan.ordering, exact_top_n=exact_top_n)
     except PlanError as error:
         probe.findings.add(Promise.PARTITIONING, str(error))
         return {Promise.PARTITIONING}

@@ -115,8 +115,8 @@ def _check_offset(probe: Probe, truth: Truth, offset: int) -> None:
         reading = probe.read(probe.plan(Promise.TOP_N, negotiation), Promise.TOP_N)
         what = f"agreed to leave out the first {counted(offset, 'row')}"
         expected = max(0, truth.count - offset)
-        known = check_no_new_rows(probe, truth.table, reading, what, Promise.TOP_N)
-        if known and reading.table.num_rows != expected:
+        no_new_rows = check_no_new_rows(probe, truth.table, reading, what, Promise.TOP_N)
+        if no_new_rows and reading.table.num_rows != expected:
             found = counted(reading.table.num_rows, "row")
             probe.findings.add(Promise.TOP_N, f"{what} of {truth.count:,} but returned {found}, expected {expected:,}")
 

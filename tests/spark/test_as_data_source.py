@@ -115,7 +115,7 @@ class MoodyPlan(hr.ExecutionPlan):
         raise LookupError("the shard went down")
 
 
-def loaded(spark: SparkSession, provider: hr.TableProvider, name: str, schema: str | None = None) -> DataFrame:
+def loaded(spark: SparkSession, provider: Any, name: str, schema: str | None = None) -> DataFrame:
     spark.dataSource.register(hr.as_data_source(provider, name))
     reader = spark.read.format(name)
     return (reader if schema is None else reader.schema(schema)).load()
@@ -192,6 +192,7 @@ def test_round_trip_through_from_data_source_gives_the_same_rows_and_filters(ctx
 def test_table_in_memory_is_sent_along(spark: SparkSession) -> None:
     table = pa.table({"id": pa.array(range(100), pa.int64())})
     assert loaded(spark, hr.MemTable(table, partitions=3), "in_memory").where("id > 89").count() == 10
+    assert loaded(spark, table, "plain_data").where("id > 89").count() == 10
 
 
 def test_provider_that_cannot_be_pickled_is_refused_at_once() -> None:
@@ -199,8 +200,8 @@ def test_provider_that_cannot_be_pickled_is_refused_at_once() -> None:
     provider.lock = threading.Lock()  # type: ignore[attr-defined]
     with pytest.raises(hr.RegistrationError, match=r"Kinds cannot be pickled.*_thread\.lock.*SessionContext"):
         hr.as_data_source(provider, "kinds_source")
-    with pytest.raises(hr.RegistrationError, match=r"takes a TableProvider, not Table: wrap it in hr\.MemTable"):
-        hr.as_data_source(pa.table({"id": [1]}), "kinds_source")  # type: ignore[arg-type]
+    with pytest.raises(hr.RegistrationError, match=r"takes a TableProvider or data, not int"):
+        hr.as_data_source(5, "kinds_source")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_register_table_calls_schema_once_on_the_callers_thread(ctx: hr.SessionC
     assert provider.schema_threads == [threading.get_ident()]
 
 
-@pytest.mark.parametrize("result", [None, "a long", {"a": "long"}])
+@pytest.mark.parametrize("result", [None, "a lng", {"a": "long"}])
 def test_register_table_given_no_schema_is_an_error_and_registers_nothing(ctx: hr.SessionContext, result: Any) -> None:
     provider = Counting(lambda: result)
     with pytest.raises(hr.RegistrationError, match=r"Counting.schema\(\) returned"):
@@ -86,11 +86,9 @@ def test_register_table_whose_schema_raises_registers_nothing(ctx: hr.SessionCon
     assert values(ctx, "t") == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    "provider", [None, 7, FunctionTable, pa.table({"a": [1]})], ids=["None", "int", "class", "Table"]
-)
+@pytest.mark.parametrize("provider", [None, 7, FunctionTable], ids=["None", "int", "class"])
 def test_register_table_given_what_is_no_provider_is_an_error(ctx: hr.SessionContext, provider: Any) -> None:
-    with pytest.raises(hr.RegistrationError, match="takes a TableProvider"):
+    with pytest.raises(hr.RegistrationError, match="takes a TableProvider or data"):
         ctx.register_table("t", provider)
     assert ctx.table_names() == []
 

@@ -384,7 +384,7 @@ def test_format_that_breaks_its_contract_is_told(tmp_path: Path) -> None:
 
     with pytest.raises(TypeError, match="write ArrowFormat"):
         hr.ListingTable(tmp_path, ArrowFormat)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"Broken.schema returned list"):
+    with pytest.raises(TypeError, match=r"what Broken.schema returns as a list has a pair"):
         hr.ListingTable(tmp_path, Broken())
     with pytest.raises(hr.SchemaMismatchError, match=r"Wrong.read yielded Table for the file .*a\.arrow"):
         rows(hr.ListingTable(tmp_path, Wrong()).scan(request_of_ids()))

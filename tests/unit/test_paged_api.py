@@ -292,5 +292,5 @@ def test_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="must be positive"):
         hr.PagedApi("http://x", SCHEMA, at_once=0)
     with pytest.raises(TypeError, match=r"pyarrow\.Schema"):
-        hr.PagedApi("http://x", [], at_once=1)  # type: ignore[arg-type]
+        hr.PagedApi("http://x", 5, at_once=1)  # type: ignore[arg-type]
     assert "secret" not in repr(hr.PagedApi("http://x", SCHEMA, headers={"Authorization": "secret"})._manners)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -18,13 +19,12 @@ from sinks import new_sink, received
 @pytest.mark.parametrize(
     "wrong",
     [
-        pa.record_batch({"x": pa.array([1], pa.int32()), "s": ["a"]}),
+        pa.record_batch({"x": ["1"], "s": ["a"]}),
         pa.record_batch({"y": pa.array([1], pa.int64()), "s": ["a"]}),
-        pa.record_batch({"s": ["a"], "x": pa.array([1], pa.int64())}),
         pa.record_batch({"x": pa.array([1], pa.int64())}),
         pa.table({"x": pa.array([1.5])}),
     ],
-    ids=["type", "name", "order", "missing", "table"],
+    ids=["type", "name", "missing", "table"],
 )
 def test_write_other_schema_raises_with_both_and_writes_nothing(wrong: Any) -> None:
     sink, _ = new_sink()
@@ -157,10 +157,12 @@ def test_write_value_that_a_cast_would_change_raises_and_writes_nothing() -> Non
     assert channel.stats.batches_written == 0
 
 
-@pytest.mark.parametrize("given", [pa.int32(), pa.string(), pa.float64()], ids=str)
+@pytest.mark.parametrize("given", [pa.bool_(), pa.string(), pa.timestamp("us")], ids=str)
 def test_write_type_that_spark_tells_apart_raises_with_the_remedy(given: pa.DataType) -> None:
     sink, _ = new_sink(pa.schema([("x", pa.int64())]))
-    with pytest.raises(SchemaMismatchError, match=f"column 'x' is {given}, expected int64\nmend it with batch.cast"):
+    with pytest.raises(
+        SchemaMismatchError, match=f"column 'x' is {re.escape(str(given))}, expected int64\nmend it with batch.cast"
+    ):
         sink.write(pa.record_batch({"x": pa.array([], given)}))
 
 

@@ -118,7 +118,10 @@ def test_mem_table_pruned_nested_request_gets_the_whole_struct() -> None:
 @pytest.mark.parametrize(
     ("data", "error", "words"),
     [
-        ({"a": [1]}, TypeError, "pyarrow.table"),
+        ({"a": [1, "x"]}, TypeError, "the values of column 'a' are not of one type"),
+        ({"a": [1], "b": [1, 2]}, TypeError, "the dict is no table: Column 1 named b"),
+        ([{"a": 1}, {"a": "x"}], TypeError, "the values of column 'a' are not of one type"),
+        ([{"a": 1}, 2], TypeError, "item 1 is a int"),
         (5, TypeError, "not int"),
         ("a.parquet", TypeError, "not str"),
         (pa.Table, TypeError, "the class Table"),
@@ -244,8 +247,12 @@ def test_stream_table_streams_in_place_of_factories_are_refused(factories: Any, 
 
 @pytest.mark.parametrize("make", [hr.SimpleTable, hr.StreamTable])
 def test_table_without_a_schema_is_refused(make: Any) -> None:
-    with pytest.raises(TypeError, match=r"pyarrow\.Schema first, not list"):
-        make([("a", "int")], [])
+    with pytest.raises(TypeError, match=r"Table's schema must be a pyarrow\.Schema, DDL text .* not int"):
+        make(5, [])
+    with pytest.raises(TypeError, match=r"as a list has a pair of name and type for each column.* not 'a'"):
+        make(["a"], [])
+    with pytest.raises(ValueError, match="Table's schema cannot be read: at character 4 of the schema: 'BIGNT'"):
+        make("id BIGNT", [])
 
 
 def test_sorted_table_delegates_all_but_the_ordering() -> None:

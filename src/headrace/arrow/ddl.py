@@ -138,6 +138,8 @@ class _Reader:
         if self._takes("not"):
             self._expect("null")
             nullable = False
+            if pa.types.is_null(type_):
+                self._fail("every value of VOID is null", self._tokens[self._next - 1][2])
         if self._takes("comment"):
             kind, text, position = self._take()
             if kind != "text":
@@ -216,6 +218,8 @@ class _Reader:
     def _map(self, position: int) -> _Type:
         self._expect("<")
         key, key_metadata = self.type()
+        if pa.types.is_null(key):
+            self._fail("a key of a map is never null, and every value of VOID is", self._tokens[self._next - 1][2])
         self._expect(",")
         value, value_metadata = self.type()
         self._expect(">")

@@ -8,6 +8,7 @@ analysed anew, from the client's plan: so that counts too.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import threading
 import weakref
 from collections import deque
@@ -51,6 +52,7 @@ class ClassicTables:
             enough = self._bytes >= _COLLECTED_BYTES
             self._bytes = 0 if enough else self._bytes
         if enough:
+            gc.collect()  # Py4J's objects refer to themselves, and the JVM keeps what they stand for
             self._spark.sparkContext._jvm.java.lang.System.gc()
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -32,7 +31,6 @@ from headrace.provider import (
     TableProvider,
     pushdown_exact_where_possible,
 )
-from headrace.tables.choose import not_a_provider
 from headrace.tables.dataset.aggregate import DatasetAggregatePlan
 from headrace.tables.dataset.chunks import has_exact_bounds
 from headrace.tables.dataset.files import (
@@ -45,6 +43,7 @@ from headrace.tables.dataset.files import (
     in_memory,
 )
 from headrace.tables.dataset.footers import Footers
+from headrace.tables.dataset.opening import opened_dataset
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_read_dictionaries, has_views
 from headrace.tables.dataset.row_groups import RowGroupPruning
 from headrace.tables.dataset.scan import DatasetScan
@@ -52,21 +51,18 @@ from headrace.tables.dataset.selectivity import passing_share, worth_filtering
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
 from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds
-
 _NO_PARTITION = ("true", IN_MEMORY[1])
-_FORMATS = {".csv": "csv", ".orc": "orc", ".feather": "feather", ".arrow": "ipc", ".json": "json", ".jsonl": "json"}
 
 
 class DatasetTable(PerScanProvider):
-    """A table over a ``pyarrow.dataset.Dataset``, or over a path or list that ``ds.dataset()`` takes.
+    """A table over a ``pyarrow.dataset.Dataset``, over a file, a folder or a glob, or over a list of paths.
 
     The dataset may be of files, of tables in memory, or a union of both. Files are read where Spark runs its tasks;
     a query that also needs data in memory reads all of it in this process.
 
-    For a path ``format`` is told by its ending (Parquet where that says nothing), ``partitioning`` is the hive
-    style (``year=2024/``), and ``filesystem`` any of ``pyarrow.fs``. Make the dataset yourself for other options.
+    For a path ``format`` is told by the endings of the files (Parquet where they have none), ``partitioning`` is the
+    hive style (``year=2024/``), and ``filesystem`` any of ``pyarrow.fs``; a glob (``logs/**/*.csv``) is of local files.
+    Make the dataset yourself for other options.
 
     Filters that pyarrow decides as Spark does are exact: files are skipped by their partition, Parquet row groups
     by their statistics, and only the needed columns are read. What a join's other side rules out is skipped in the
@@ -81,8 +77,8 @@ class DatasetTable(PerScanProvider):
     estimate rows; planning then does no I/O. The files are opened where Spark runs its tasks, and decoded by one
     thread for each task.
 
-    Raises FileNotFoundError for a path without files, TypeError for a dataset of an open file or of another kind,
-    and what ``ds.dataset()`` raises.
+    Raises FileNotFoundError for a path without files, ValueError for a folder with files of several formats or of
+    unknown endings, TypeError for a dataset of an open file or of another kind, and what ``ds.dataset()`` raises.
     """
 
     @checked("partition_bytes", "sorted_by")
@@ -101,7 +97,7 @@ class DatasetTable(PerScanProvider):
         if partition_bytes < 1:
             raise ValueError(f"partition_bytes must be positive, not {partition_bytes}")
         if not isinstance(dataset, ds.Dataset):
-            dataset = _opened(dataset, format, partitioning, filesystem)
+            dataset = opened_dataset(dataset, format, partitioning, filesystem)
         self._dataset = dataset
         fragments = list(dataset.get_fragments())
         files = dataset_files(fragments)
@@ -353,21 +349,3 @@ def _as_view(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(_as_view(field.type)) for field in type_])
     return type_
-
-
-def _opened(source: Any, format: Any, partitioning: Any, filesystem: Any) -> ds.Dataset:
-    """The dataset of a path or of a list of paths (or of datasets)."""
-    import pyarrow.dataset as ds
-
-    if not isinstance(source, (str, os.PathLike, Iterable)):
-        raise TypeError(f"DatasetTable takes a pyarrow.dataset.Dataset or paths, not {not_a_provider(source)}")
-    if isinstance(source, (str, os.PathLike)):
-        source = first = os.fspath(source)
-    else:
-        source = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in source]
-        first = source[0] if source and isinstance(source[0], str) else ""
-    format = format or _FORMATS.get(os.path.splitext(first)[1].lower())
-    dataset = ds.dataset(source, format=format, partitioning=partitioning, filesystem=filesystem)
-    if not dataset.schema.names:
-        raise FileNotFoundError(f"there is no file with columns at or below {source!r}")
-    return dataset

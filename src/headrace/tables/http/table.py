@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -13,21 +14,32 @@ from urllib.parse import urlencode, urlsplit
 import pyarrow as pa
 
 from headrace.arguments import checked
-from headrace.arrow.batches import batch_without_columns
+from headrace.arrow.async_batches import AsyncBatches
+from headrace.arrow.ddl import ddl_of
+from headrace.arrow.schemas import SchemaLike, schema_of
+from headrace.display import names_text
+from headrace.errors import RegistrationError
 from headrace.expr.nodes import Expr
 from headrace.optional import check_installed
 from headrace.plan import ExecutionPlan, Placement, ScanRequest
 from headrace.provider import Pushdown, TableProvider
 from headrace.tables.http.client import NEEDED_BY, Manners, PoliteClient
+from headrace.tables.http.items import batch_of, inferred_schema, warn_of_absent
 from headrace.tables.http.paging import ApiFilter, ByCursor, ByPage, Paging, answers, check_names
 
 _Items: TypeAlias = Sequence[Mapping[str, Any]]
+_LOG = logging.getLogger("headrace")
 _BEYOND_THE_END = {400, 404, 416, 422}
 """What services answer when asked for a page after the last one, if not with an empty page."""
 
 
 class PagedApi(TableProvider):
     """The pages of ``GET url`` as a table of one partition, several fetched at a time.
+
+    ``schema``: a ``pa.schema``, DDL text (``"id BIGINT, name STRING"``) or a list of pairs of name and type. Without
+    one the first page is fetched when the table is registered, and its rows tell it; ``repr`` and the logger
+    ``headrace`` say what was found. A column that no row of a query's first page has is null, and the logger warns of
+    it, once.
 
     ``rows``: where the rows are in an answer, as a list of objects: the answer itself (None), a key of it, or a
     function of it. Columns are taken by name; dates, timestamps and decimals may be text. ``paging``: a ByPage,
@@ -50,7 +62,7 @@ class PagedApi(TableProvider):
     def __init__(
         self,
         url: str,
-        schema: pa.Schema,
+        schema: SchemaLike | None = None,
         *,
         rows: str | Callable[[Any], Sequence[Mapping[str, Any]]] | None = None,
         paging: Paging | None = None,
@@ -66,9 +78,9 @@ class PagedApi(TableProvider):
         placement: Placement = Placement.EXECUTORS,
     ) -> None:
         check_installed("httpx", NEEDED_BY)
-        for one in filters:
-            if one.column not in schema.names:
-                raise ValueError(f"{one!r} is about a column that the schema does not have ({', '.join(schema.names)})")
+        known = None if schema is None else schema_of(schema, "PagedApi's schema")
+        if known is not None:
+            _check_columns(filters, known)
         paging = paging if paging is not None else ByPage()
         if urlsplit(url).scheme not in ("http", "https") or "@" in urlsplit(url).netloc:
             raise ValueError("PagedApi's url is http(s)://host/path, and a user's name and password belong in headers=")
@@ -78,31 +90,54 @@ class PagedApi(TableProvider):
             raise ValueError(
                 "at_once, attempts, rows of a page, requests_per_second, max_page_bytes and timeout_s must be positive"
             )
-        self._url, self._schema, self._rows, self._paging = url, schema, rows, paging
+        self._url, self._schema, self._rows, self._paging = url, known, rows, paging
         self._filters, self._parameters, self._at_once = tuple(filters), dict(parameters or {}), at_once
         sent = tuple((headers or {}).items())
         self._manners = Manners(sent, timeout_s, attempts, back_off_s, requests_per_second, max_page_bytes)
         self._placement = placement
 
     def __repr__(self) -> str:
-        return f"<PagedApi: {self._url}>"
+        return f"<PagedApi: {self._url}{'' if self._schema is None else f' of {names_text(self._schema.names)}'}>"
 
     def schema(self) -> pa.Schema:
+        """Where none was given, that of the first page, which is fetched here, once."""
+        if self._schema is None:
+            found = self._of_first_page()
+            _check_columns(self._filters, found)
+            _LOG.info("%s: the schema of its first page is %r", self._url, ddl_of(found))
+            self._schema = found
         return self._schema
+
+    def _of_first_page(self) -> pa.Schema:
+        plan = self._plan(pa.schema([]), self._parameters, None, at_once=1)
+        pages = AsyncBatches(plan.pages())
+        try:
+            items = next(pages, ())
+        finally:
+            pages.close()
+        if not items:
+            raise RegistrationError(
+                f"{plan.describe()}: the first page has no rows, and so it tells no schema; pass one: "
+                "PagedApi(url, 'id BIGINT, name STRING')"
+            )
+        return inferred_schema(items, plan.describe())
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[Pushdown]:
         return [answer for answer, _, _ in answers(self._filters, filters)]
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         filtered = {name: value for _, name, value in answers(self._filters, request.filters) if name}
+        return self._plan(request.schema, {**filtered, **self._parameters}, request.limit, self._at_once)
+
+    def _plan(self, schema: pa.Schema, parameters: dict[str, str], limit: int | None, at_once: int) -> PagesPlan:
         return PagesPlan(
             self._url,
-            request.schema,
-            {**filtered, **self._parameters},
-            request.limit,
+            schema,
+            parameters,
+            limit,
             self._rows,
             self._paging,
-            self._at_once,
+            at_once,
             self._manners,
             self._placement,
         )
@@ -135,17 +170,26 @@ class PagesPlan(ExecutionPlan):
         if self._limit == 0:
             return
         left = self._limit
-        async with PoliteClient(self._url, self._manners) as client, aclosing(self._pages(client)) as pages:
+        first = True
+        async with aclosing(self.pages()) as pages:
             async for items in pages:
                 items = items if left is None else items[:left]
                 if items:
-                    yield _batch(items, self.schema)
+                    if first:
+                        warn_of_absent(items, self.schema, self._url)
+                    first = False
+                    yield batch_of(items, self.schema)
                 left = None if left is None else left - len(items)
                 if left == 0:
                     return
 
-    def _pages(self, client: PoliteClient) -> AsyncGenerator[_Items, None]:
-        return self._chained(client) if isinstance(self._paging, ByCursor) else self._numbered(client)
+    async def pages(self) -> AsyncGenerator[_Items, None]:
+        """The rows of page after page."""
+        async with PoliteClient(self._url, self._manners) as client:
+            found = self._chained(client) if isinstance(self._paging, ByCursor) else self._numbered(client)
+            async with aclosing(found):
+                async for items in found:
+                    yield items
 
     @property
     def _page_rows(self) -> int:
@@ -231,20 +275,7 @@ class PagesPlan(ExecutionPlan):
         return found
 
 
-def _batch(items: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    if not len(schema):
-        return batch_without_columns(len(items), None)
-    columns = [_column([item.get(field.name) for item in items], field) for field in schema]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _column(values: list[Any], field: pa.Field) -> pa.Array:
-    """JSON has no dates and no decimals: text is read as one."""
-    type_ = field.type
-    as_text = pa.types.is_temporal(type_) or pa.types.is_decimal(type_)
-    try:
-        if as_text and any(isinstance(value, str) for value in values):
-            return pa.array(values, pa.string()).cast(type_)
-        return pa.array(values, type_)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"column {field.name!r} is not all {type_}, as the schema says: {error}") from error
+def _check_columns(filters: Sequence[ApiFilter], schema: pa.Schema) -> None:
+    for one in filters:
+        if one.column not in schema.names:
+            raise ValueError(f"{one!r} is about a column that the schema does not have ({', '.join(schema.names)})")

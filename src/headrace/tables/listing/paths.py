@@ -16,6 +16,10 @@ Paths: TypeAlias = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 _MAGIC = frozenset("*?[")
 
 
+def is_glob(path: str) -> bool:
+    return not _MAGIC.isdisjoint(path)
+
+
 def listed_files(paths: Paths, storage_options: Mapping[str, Any] | None = None) -> list[DataFile]:
     """Every file behind ``paths``, each once, in the order of ``paths`` and sorted by name within each.
 

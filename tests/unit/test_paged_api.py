@@ -287,7 +287,7 @@ def test_reading_stopped_early_cancels_the_requests_in_flight(service: Service) 
 def test_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ValueError, match="a column that the schema does not have"):
         hr.PagedApi("http://x", SCHEMA, filters=[hr.ApiFilter("x", "missing")])
-    with pytest.raises(TypeError, match="filters must be a list or tuple of hr.ApiFilter, not list of str"):
+    with pytest.raises(TypeError, match=r"filters must be a list or tuple of hr\.ApiFilter, not list of str"):
         hr.PagedApi("http://x", SCHEMA, filters=["kind"])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="must be positive"):
         hr.PagedApi("http://x", SCHEMA, at_once=0)

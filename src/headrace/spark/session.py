@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from headrace.arguments import checked
 from headrace.arrow.schemas import SchemaLike, schema_of
 from headrace.arrow.types import wire_schema
 from headrace.catalog import CatalogProvider
@@ -69,6 +70,7 @@ class SessionContext:
     ``"true"`` (in ``config``, or with ``ctx.spark.conf.set``), lets a database join two AdbcTables, from Spark 4.1 on.
     """
 
+    @checked("master", "config", "planning", "catalog")
     def __init__(
         self,
         spark: SparkSession | None = None,
@@ -208,11 +210,13 @@ class SessionContext:
         with self._lock, self._attached.errors_of_spark():
             self._attached.catalogs().register(name, catalog, replace=replace)
 
+    @checked("name")
     def refresh_catalog(self, name: str) -> None:
         """Forget what a catalog's provider answered: it is asked again. Raises HeadraceError for an unknown name."""
         self._require_open()
         self._attached.catalogs().refresh(name)
 
+    @checked("name")
     def deregister_catalog(self, name: str) -> bool:
         """Forget a catalog; True if it was there. Queries under way go on; new ones find no table in it."""
         self._require_open()
@@ -234,6 +238,7 @@ class SessionContext:
         with self._lock, self._attached.errors():
             self._attached.catalogs().register_function(name, function, replace=replace)
 
+    @checked("name")
     def deregister_table_function(self, name: str) -> bool:
         """Forget a table function; True if it was there."""
         self._require_open()
@@ -337,6 +342,7 @@ class SessionContext:
             self._check_columns(registered)
             return self._attached.unnamed(registered)
 
+    @checked("query")
     def sql(self, query: str, args: Args = None, **names: Any) -> DataFrame:
         """A query as an ordinary PySpark DataFrame.
 
@@ -362,6 +368,7 @@ class SessionContext:
             stream = ResultStream(self._attached.query(frame, bounded=False))
         return stream.read_all()
 
+    @checked("progress")
     def execute_stream(
         self,
         query: DataFrame | str,

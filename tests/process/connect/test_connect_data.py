@@ -51,7 +51,7 @@ def test_connect_frames_made_of_a_table_without_a_name_work_after_it_is_gone(pla
 def test_connect_table_without_a_name_is_forgotten_with_the_last_plan(ctx: hr.SessionContext) -> None:
     held: Any = ctx._attached.planner.catalogs.held  # type: ignore[attr-defined]
     frame = ctx.read_table(ROWS)
-    (table_id,) = {table_id for table_id in held._held}
+    (table_id,) = set(held._held)
     derived = frame.where("id > 1")
     del frame
     gc.collect()

@@ -23,6 +23,11 @@ def test_counting_table_query_counts_the_even_numbers(ctx: hr.SessionContext, ex
     assert example.main(ctx) == {"numbers": 500_000, "total": 249_999_500_000, "largest": 999_998}
 
 
+@pytest.mark.parametrize("example", ["data_you_hold"], indirect=True)
+def test_data_you_hold_is_joined_in_one_query(ctx: hr.SessionContext, example: ModuleType) -> None:
+    assert example.main(ctx) == [{"name": "ann", "euros": 28.0}, {"name": "bob", "euros": 5.0}]
+
+
 @pytest.mark.parametrize("example", ["paged_api"], indirect=True)
 def test_paged_api_pushed_filters_and_limit_save_pages(ctx: hr.SessionContext, example: ModuleType) -> None:
     everything, inexact, limited = example.main(ctx)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.dataset as ds
 import pyarrow.feather
 import pyarrow.fs
 import pyarrow.orc
@@ -127,7 +126,3 @@ def test_glob_elsewhere_is_refused_by_name(tmp_path: Path) -> None:
         hr.DatasetTable("*.csv", filesystem=pa.fs.LocalFileSystem())
     with pytest.raises(ValueError, match="globs are for local files"):
         hr.DatasetTable("s3://bucket/*.csv")
-
-
-def test_list_of_datasets_is_their_union() -> None:
-    assert len(rows(hr.DatasetTable([ds.dataset(TABLE), ds.dataset(TABLE)]))) == 4

@@ -27,7 +27,7 @@ _MOST_NAMED = 5
 
 
 def opened_dataset(source: Any, format: Any, partitioning: Any, filesystem: Any) -> ds.Dataset:
-    """The dataset of a path, a glob, or a list of paths (or of datasets).
+    """The dataset of a path, a glob, or a list of paths.
 
     Raises FileNotFoundError where there is no file, ValueError for files of several formats, or of an ending that tells
     none, and what ``ds.dataset()`` raises.
@@ -61,7 +61,7 @@ def _matching(pattern: str, filesystem: Any) -> list[str]:
 
 
 def _told_format(source: str | list[Any], filesystem: Any) -> str | None:
-    """The format of all files, by their endings; Parquet where these have none; None for a list of datasets."""
+    """The format of all files, by their endings; Parquet where these have none; None for a list of something else."""
     if isinstance(source, str):
         files = _files(source, filesystem)
         if not any(map(_ending, files)):
@@ -108,6 +108,7 @@ def _ending(path: str) -> str:
 
 
 def _listed(counted: Counter[str], files: Iterable[str]) -> str:
-    shown = [f"{number:,} x {ending or 'no ending'}" for ending, number in counted.most_common(_MOST_NAMED)]
-    first = next((file for file in files if _FORMATS.get(_ending(file)) is None), None)
+    ranked = sorted(counted.items(), key=lambda item: (-item[1], item[0] or "~"))[:_MOST_NAMED]
+    shown = [f"{number:,} x {ending or 'no ending'}" for ending, number in ranked]
+    first = next((file for file in sorted(files) if _FORMATS.get(_ending(file)) is None), None)
     return f"{', '.join(shown)}{'' if first is None else f' ({os.path.basename(first)})'}"

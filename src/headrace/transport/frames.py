@@ -37,7 +37,7 @@ from headrace.transport.protocol import (
 from headrace.transport.seal import FrameSeal
 
 SEND_BUFFER_BYTES = 1 << 20
-_SMALL_PIECE_BYTES = 64 * 1024
+_SMALL_BYTES = 64 * 1024
 _MAX_PIECES = 512
 _TIMEVAL = struct.Struct("@ll")
 _VIEW_BYTES = 16
@@ -90,7 +90,8 @@ class FrameWriter:
         if not self._begun or not batch.schema.equals(self._schema):
             self._schema = batch.schema
             self.schema(told_when_read=bool(self._flags), held=True)
-        if batch.num_rows > 1 and _is_more_than(batch, SPLIT_BYTES):
+        is_small = not is_at_least(batch, _SMALL_BYTES)  # the exact size is not asked of small ones
+        if not is_small and batch.num_rows > 1 and _is_more_than(batch, SPLIT_BYTES):
             for half in halves(batch):
                 self.batch(half)
             return
@@ -313,7 +314,7 @@ def send_all(sock: socket.socket, pieces: Sequence[Any]) -> None:
 def _joined(pieces: Sequence[Any]) -> Iterator[Any]:
     small = bytearray()
     for piece in pieces:
-        if len(piece) < _SMALL_PIECE_BYTES:
+        if len(piece) < _SMALL_BYTES:
             small += memoryview(piece).cast("B")
             continue
         if small:

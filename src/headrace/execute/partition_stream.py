@@ -78,8 +78,8 @@ class PartitionStream:
         *,
         as_they_are: bool = False,
     ) -> None:
-        way = _way(task)
-        self.schema = way.schema
+        conversion = _conversion_of(task)
+        self.schema = conversion.schema
         self.task = task
         self.partition = partition
         self.source: Any = source
@@ -87,11 +87,11 @@ class PartitionStream:
         stop.watch(source)
         self._batches: Iterator[pa.RecordBatch] | None = None
         self._remaining = task.limit
-        self._select = way.select
-        self._nulls = way.nulls
-        self._buffers = way.buffers
-        kept = as_they_are and task.promises is None  # what is verified is read here
-        self._as_they_are = ColumnsAsTheyAre(task.plan_schema, self.schema if kept else pa.schema([]))
+        self._select = conversion.select
+        self._nulls = conversion.nulls
+        self._buffers = conversion.buffers
+        unconverted = self.schema if as_they_are and task.promises is None else pa.schema([])  # to verify is to read
+        self._as_they_are = ColumnsAsTheyAre(task.plan_schema, unconverted)
         self._verified = self._partition_check(task.promises) if task.promises is not None else None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -109,13 +109,13 @@ class PartitionStream:
                 self._stop.check()  # a source may end because it was interrupted
                 return
             batch = self._checked(batch)
-            kept = self._check_buffers(batch)
+            unconverted = self._check_buffers(batch)
             if self._remaining is not None:
                 if batch.num_rows > self._remaining:
                     batch = batch.slice(0, self._remaining)
-                    kept = self._check_buffers(batch)  # it has another last offset now
+                    unconverted = self._check_buffers(batch)  # it has another last offset now
                 self._remaining -= batch.num_rows
-            yield from self._converted(batch, kept)
+            yield from self._converted(batch, unconverted)
 
     @property
     def ending(self) -> Ending | None:
@@ -143,13 +143,13 @@ class PartitionStream:
             batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
         return batch
 
-    def _converted(self, batch: pa.RecordBatch, kept: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
-        """The batch in wire types, except for what is ``kept`` as it is.
+    def _converted(self, batch: pa.RecordBatch, unconverted: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+        """The batch in wire types, except for the columns of ``unconverted``.
 
         In several where its strings are too many for one. See ``arrow.conversion``.
         """
         try:
-            selected = self._select(batch, kept)
+            selected = self._select(batch, unconverted)
         except SchemaMismatchError:
             if batch.num_rows <= 1:
                 raise
@@ -170,14 +170,14 @@ class PartitionStream:
 
     def _check_buffers(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Raises for a broken batch; returns the columns that nobody reads here, because they are sent as they are."""
-        kept = self._as_they_are.of(batch)
-        damage = self._buffers.damage(batch, unread=kept)
+        unconverted = self._as_they_are.of(batch)
+        damage = self._buffers.damage(batch, unread=unconverted)
         if damage is not None:
             raise SchemaMismatchError(
                 f"{self.task.plan_name}.execute yielded a broken batch (table {self.task.table!r}, "
                 f"partition {self.partition}): {damage}"
             )
-        return kept
+        return unconverted
 
     def _check_schema(self, found: pa.Schema, what: str) -> None:
         expected = self.task.plan_schema
@@ -205,7 +205,7 @@ Select = Callable[[pa.RecordBatch, dict[str, pa.Array]], pa.RecordBatch]
 
 
 @dataclass(frozen=True)
-class _Way:
+class _Conversion:
     """How batches of a plan become those of the wire, and what is checked on the way. Any number of threads."""
 
     planned: pa.Schema
@@ -217,7 +217,7 @@ class _Way:
     buffers: DamageCheck
 
     @classmethod
-    def of(cls, task: ScanTask) -> _Way:
+    def of(cls, task: ScanTask) -> _Conversion:
         planned, requested, schema = task.plan_schema, task.request_schema, task.wire_schema()
         nulls = NullCheck(schema)
         # The columns whose values this process reads: to convert them, to verify them, or to find nulls inside of them.
@@ -234,16 +234,16 @@ class _Way:
         )
 
 
-_last_way: _Way | None = None
+_last_conversion: _Conversion | None = None
 
 
-def _way(task: ScanTask) -> _Way:
-    """That of the last partition, if it was of such a scan: to find one takes longer than to send a row."""
-    global _last_way
-    known = _last_way
-    if known is None or not known.serves(task):
-        _last_way = known = _Way.of(task)
-    return known
+def _conversion_of(task: ScanTask) -> _Conversion:
+    """The conversion of the last partition, if it serves this task: to make one takes longer than to send a row."""
+    global _last_conversion
+    conversion = _last_conversion
+    if conversion is None or not conversion.serves(task):
+        _last_conversion = conversion = _Conversion.of(task)
+    return conversion
 
 
 def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Select:
@@ -260,13 +260,15 @@ def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Select:
     if not any(steps) and pa.schema([plan.field(position) for position in positions]).equals(wire):
         return (lambda batch, _: batch) if in_order else (lambda batch, _: batch.select(positions))
 
-    def convert(batch: pa.RecordBatch, kept: dict[str, pa.Array]) -> pa.RecordBatch:
-        columns = [
-            kept[field.name] if field.name in kept else step(batch.column(position)) if step else batch.column(position)
-            for position, step, field in zip(positions, steps, wire, strict=True)
-        ]
+    def convert(batch: pa.RecordBatch, unconverted: dict[str, pa.Array]) -> pa.RecordBatch:
+        columns = []
+        for position, step, field in zip(positions, steps, wire, strict=True):
+            column = unconverted.get(field.name)
+            if column is None:
+                column = batch.column(position) if step is None else step(batch.column(position))
+            columns.append(column)
         schema = wire
-        if kept:
+        if unconverted:
             fields = [field.with_type(column.type) for field, column in zip(wire, columns, strict=True)]
             schema = pa.schema(fields)
         return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -112,7 +112,7 @@ class Reader(Generic[T]):
         deadline = None if timeout_s is None else monotonic() + timeout_s
         with self._lanes.lock:
             while True:
-                self._channel._read_obituary()
+                self._channel._take_lost_producer()
                 if self.reason is not None:
                     raise self._channel._scan_ended(self.reason)
                 if entries := self._lanes.take(self.taker, max_rows, max_bytes):
@@ -189,7 +189,7 @@ class Channel(Generic[T]):
         )
         self._lock = self._lanes.lock
         self._readers = [Reader(self, taker) for taker in self._lanes.takers]
-        self._obituary: StreamError | None = None
+        self._lost_producer: StreamError | None = None
         self._hinted: set[str] = set()  # what was said: once is enough, however many wait
 
     # Writing
@@ -309,10 +309,10 @@ class Channel(Generic[T]):
 
         If the lock is taken, readers find ``error`` at their next tick.
         """
-        self._obituary = error
+        self._lost_producer = error
         if self._lock.acquire(blocking=False):
             try:
-                self._read_obituary()
+                self._take_lost_producer()
             finally:
                 self._lock.release()
 
@@ -350,7 +350,7 @@ class Channel(Generic[T]):
     @property
     def stats(self) -> ChannelStats:
         with self._lock:
-            self._read_obituary()
+            self._take_lost_producer()
             now = monotonic()
             lanes = self._lanes
             return ChannelStats(
@@ -431,9 +431,9 @@ class Channel(Generic[T]):
                 reader.ending, reader.traceback = failure, traceback_of(failure)
         self._end_writing(refusal, text)
 
-    def _read_obituary(self) -> None:
-        if self._obituary is not None:
-            error, self._obituary = self._obituary, None
+    def _take_lost_producer(self) -> None:
+        if self._lost_producer is not None:
+            error, self._lost_producer = self._lost_producer, None
             self._leave(error, type(error), str(error))
 
     def _end_writing(self, refusal: type[StreamError], text: str) -> None:

@@ -105,6 +105,18 @@ def test_held_table_is_forgotten_with_the_last_of_the_jvm_s_objects() -> None:
     assert len(held) == 0
 
 
+def test_held_table_released_by_a_finalizer_waits_for_no_lock_and_is_gone_with_the_next_hold() -> None:
+    held = HeldTables()
+    first, second = (table_of("t", hr.MemTable(pa.table({"a": [1]})), "f") for _ in range(2))
+    held.hold(first)
+    with held._lock:  # a finalizer may run while its own thread is in here
+        held.release_soon(first.id)
+    assert held.find_id(first.id) is first
+    held.hold(second)
+    assert held.find_id(first.id) is None
+    assert len(held) == 1
+
+
 def test_adbc_catalog_names_are_the_database_s_and_tables_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as database:

@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -92,7 +93,8 @@ class ServerTables:
     def frame(self, table: RegisteredTable) -> DataFrame:
         """Drops those that were forgotten: a finalizer can ask no server."""
         while self._dropped:
-            self._drop_one(self._dropped.popleft())
+            with suppress(IndexError):  # another thread was faster
+                self._drop_one(self._dropped.popleft())
         self._add(dataclasses.replace(table, name=table.id))
         self._names.add(table.id)
         frame: Any = self._spark.table(f"{self._catalog}.`{table.id}`")

@@ -85,7 +85,7 @@ class DatasetTable(PerScanProvider):
     and what ``ds.dataset()`` raises.
     """
 
-    @checked("partition_bytes", "sorted_by")
+    @checked("partition_bytes")
     def __init__(
         self,
         dataset: Any,

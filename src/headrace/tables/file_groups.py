@@ -50,7 +50,7 @@ def can_be_key(type_: pa.DataType) -> bool:
 
 def checked_order(sorted_by: Iterable[SortKey], schema: pa.Schema) -> tuple[SortKey, ...]:
     """The keys by which files are said to be sorted. Raises TypeError for others, ValueError for no columns."""
-    if isinstance(sorted_by, (SortKey, str)):
+    if isinstance(sorted_by, str) or not isinstance(sorted_by, Iterable):
         raise TypeError("sorted_by takes a list of sort keys: [SortKey('ts')]")
     keys = tuple(sorted_by)
     for key in keys:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from headrace.arguments import checked
 from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
 from headrace.display import names_text
 from headrace.errors import RegistrationError
@@ -27,11 +26,10 @@ class SortedTable(WrappingTable):
     of keys; when it is registered, RegistrationError for a key that is not a column.
     """
 
-    @checked("keys")
     def __init__(self, inner: TableProvider, keys: Iterable[SortKey]) -> None:
         if not isinstance(inner, TableProvider):
             raise TypeError(f"SortedTable wraps a TableProvider, not {type(inner).__name__}")
-        if isinstance(keys, (SortKey, str)):
+        if isinstance(keys, str) or not isinstance(keys, Iterable):
             raise TypeError("SortedTable takes a list of sort keys: [SortKey('ts')]")
         self.inner = inner
         self._keys = tuple(keys)

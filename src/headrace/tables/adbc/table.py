@@ -48,7 +48,7 @@ class AdbcTable(AdbcRelation):
     not show, and TypeError for an ``order_by`` of other things.
     """
 
-    @checked()
+    @checked("driver", "uri", "table", "partition_on", "partitions", "db_kwargs", "out_of_range_as_null")
     def __init__(
         self,
         driver: str,
@@ -167,7 +167,7 @@ class AdbcTable(AdbcRelation):
 
 
 def _sort_keys(order_by: Iterable[SortKey | str]) -> tuple[SortKey, ...]:
-    if isinstance(order_by, (SortKey, str)):
+    if isinstance(order_by, str) or not isinstance(order_by, Iterable):
         raise TypeError(f"order_by is a list of sort keys: [{order_by!r}]")
     keys = tuple(SortKey(key) if isinstance(key, str) else key for key in order_by)
     for key in keys:

@@ -81,7 +81,7 @@ class DatasetTable(PerScanProvider):
     unknown endings, TypeError for a dataset of an open file or of another kind, and what ``ds.dataset()`` raises.
     """
 
-    @checked("partition_bytes", "sorted_by")
+    @checked("partition_bytes")
     def __init__(
         self,
         dataset: Any,

@@ -61,9 +61,7 @@ class ListingTable(TableProvider):
     TypeError for something that is not a FileFormat, and what the format raises.
     """
 
-    @checked(
-        "paths", "partition_columns", "partition_by_key", "partition_bytes", "storage_options", "placement", "sorted_by"
-    )
+    @checked("paths", "partition_columns", "partition_by_key", "partition_bytes", "storage_options", "placement")
     def __init__(
         self,
         paths: Paths,

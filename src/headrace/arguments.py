@@ -22,8 +22,10 @@ _NUMBERS: dict[Any, Fits] = {
 _MANY = (collections.abc.Iterable, collections.abc.Sequence, collections.abc.Collection, tuple, list)
 
 
-def checked(*parameters: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def checked(*parameters: str, without: str = "") -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A call whose arguments, or those ``parameters`` of them, do not fit the annotations raises TypeError.
+
+    ``without``: the one that somebody else checks.
 
     Only what is plain to see is checked: classes, numbers, functions, and the items of a list or tuple.
     """
@@ -32,10 +34,13 @@ def checked(*parameters: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
         signature = inspect.signature(function)
         owner = function.__qualname__.removesuffix(".__init__")
 
+        def wanted(hints: dict[str, Any]) -> set[str]:
+            return set(parameters or hints) - {without}
+
         @functools.cache  # when it is first called: annotations may name what is defined later
         def checks() -> dict[str, tuple[Fits, Any]]:
             hints = typing.get_type_hints(function)
-            return {name: (_fits(hint), hint) for name, hint in hints.items() if name in (parameters or hints)}
+            return {name: (_fits(hint), hint) for name, hint in hints.items() if name in wanted(hints)}
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -17,7 +17,7 @@ import headrace as hr
 from headrace.arrow.async_batches import AsyncBatches
 from headrace.arrow.sources import batch_iterator, close_sources
 from headrace.execute.partition_stream import PartitionStream, ScanTask
-from headrace.execute.stopping import StopFlag, StopRequested
+from headrace.execute.stopping import Ending, StopFlag, StopRequested
 from headrace.testing import check_provider
 from headrace.transport.driver_partition import DriverPartition
 from producing import NUMBERS, FunctionPlan, FunctionTable, numbers, wait_until
@@ -212,7 +212,7 @@ def test_async_source_that_waits_is_stopped_by_its_partition() -> None:
     endings: list[BaseException] = []
 
     def serve() -> None:
-        partition._thread_id = threading.get_ident()
+        partition._thread.begin()
         try:
             rows(partition._stream)
         except StopRequested as stopped:
@@ -222,8 +222,8 @@ def test_async_source_that_waits_is_stopped_by_its_partition() -> None:
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     assert waiting.wait(60)
-    wait_until(lambda: partition._stop.inside)
-    partition.stop("the query was cancelled")
+    wait_until(lambda: partition._thread.stop.inside)
+    partition.stop(Ending("cancelled", "the query was cancelled"))
     assert closed.wait(60)
     thread.join(60)
     assert [type(ending) for ending in endings] == [StopRequested]

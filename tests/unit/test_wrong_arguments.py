@@ -102,7 +102,7 @@ CASES: dict[str, Case] = {
 }
 WITHOUT = {
     *("BatchSource", "CatalogProvider", "Expr", "Interruptible", "Partitioning"),  # to be inherited from, or types
-    *("Bound", "Guarantee", "Progress", "ResultStream", "TableSink"),  # made by Headrace
+    *("Bound", "Guarantee", "Join", "JoinSide", "Progress", "ResultStream", "TableSink"),  # made by Headrace
     *("SessionContext", "as_data_source", "from_data_source"),  # with Spark
 }
 """Public names that are not called by users, or not here."""

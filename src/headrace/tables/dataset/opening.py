@@ -34,6 +34,8 @@ def opened_dataset(source: Any, format: Any, partitioning: Any, filesystem: Any)
     """
     import pyarrow.dataset as ds
 
+    if not isinstance(source, (str, os.PathLike, Iterable)):
+        raise TypeError(f"DatasetTable takes a pyarrow.dataset.Dataset or paths, not {type(source).__name__}")
     if isinstance(source, (str, os.PathLike)):
         source = os.fspath(source)
         if is_glob(source) and not (filesystem is None and os.path.exists(source)):

@@ -212,7 +212,7 @@ def test_async_source_that_waits_is_stopped_by_its_partition() -> None:
     endings: list[BaseException] = []
 
     def serve() -> None:
-        partition._thread_id = threading.get_ident()
+        partition._thread.begin()
         try:
             rows(partition._stream)
         except StopRequested as stopped:
@@ -222,7 +222,7 @@ def test_async_source_that_waits_is_stopped_by_its_partition() -> None:
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     assert waiting.wait(60)
-    wait_until(lambda: partition._stop.inside)
+    wait_until(lambda: partition._thread.stop.inside)
     partition.stop("the query was cancelled")
     assert closed.wait(60)
     thread.join(60)

@@ -66,8 +66,9 @@ ENDINGS = {
 }
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.daily("*local[[]2,4]")
 @pytest.mark.parametrize("master", ["local[2]", "local[2,4]"])
 @pytest.mark.parametrize("way", ENDINGS)
 def test_scan_ended_tells_each_producer_the_ending_of_its_query(master: str, way: str) -> None:
-    assert findings("scan_endings.py", master)[way] == [ENDINGS[way]] * 2
+    assert findings("scan_endings.py", master, timeout_s=280)[way] == [ENDINGS[way]] * 2

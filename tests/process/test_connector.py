@@ -74,6 +74,6 @@ def test_connection_to_workers_of_every_fate_ends_whole_or_by_name(classpath: st
 
 def test_sender_to_workers_of_every_fate_is_answered_or_fails_by_name(classpath: str) -> None:
     """They answer, fail, pause, die, close, babble and are broken off, at any frame."""
-    count = cases(1200)
+    count = cases(600)
     printed = run_check(classpath, "transport.BatchSenderCheck", "0", str(count), timeout_s=30 + count)
     assert f"{count} partitions sent" in printed

@@ -63,7 +63,7 @@ def test_receiver_whose_frames_come_byte_by_byte_takes_them(road: Road) -> None:
         assert sending.message() == echoed(3, batches)
 
 
-@pytest.mark.daily("*0.5-worker", "*2-endpoint")
+@pytest.mark.daily("worker-*.5", "endpoint-*.0")
 @pytest.mark.parametrize("at", [n / 2 for n in range(2 * FRAMES)])
 def test_receiver_of_a_cut_stream_raises_in_its_code_and_sends_no_message(road: Road, at: float, seen: Path) -> None:
     """Cut before each frame and in the midst of each; before END is still cut."""
@@ -79,7 +79,7 @@ def test_receiver_of_a_cut_stream_raises_in_its_code_and_sends_no_message(road: 
     assert words(seen)[-2] in ("ScanEndedError", "StopRequested"), words(seen)
 
 
-@pytest.mark.daily("*2-worker", "*0-endpoint", "*3-endpoint over TLS")
+@pytest.mark.daily("worker-2", "endpoint-0", "endpoint over TLS-3")
 @pytest.mark.parametrize("after", range(FRAMES - 1))
 def test_receiver_stopped_while_its_code_is_busy_interrupts_it(road: Road, after: int, seen: Path) -> None:
     """A task that is killed closes its connection, wherever it is: before, between and behind all batches."""
@@ -102,7 +102,7 @@ def test_receiver_stopped_while_its_code_is_busy_though_more_was_sent_interrupts
 
 @pytest.mark.parametrize("word", ["raise", "exit"])
 @pytest.mark.parametrize("after", [0, 1, 3])
-@pytest.mark.daily("1-raise-*")
+@pytest.mark.daily("*-1-raise")
 def test_receiver_whose_code_raises_answers_with_that_error(road: Road, after: int, word: str, seen: Path) -> None:
     with road.open(Echo(5, ((after, word),), seen=str(seen))) as sending:
         sending.send(*sending.frames(batches_of(5, 3)))
@@ -134,7 +134,7 @@ def test_receiver_whose_code_takes_all_batches_but_not_the_end_answers_with_its_
 
 
 @pytest.mark.parametrize("wrong", ["totals", "no schema", "other schema", "garbage", "dictionary"])
-@pytest.mark.daily("*-worker", "totals-*")
+@pytest.mark.daily("worker-*", "*-totals")
 def test_receiver_of_wrong_frames_answers_with_an_error_whatever_its_code_says(road: Road, wrong: str) -> None:
     with road.open(Echo(5, ((0, "deny"),))) as sending:
         if wrong == "totals":

@@ -28,7 +28,7 @@ from headrace.worker.payload import payload_of
 from java_checks import compiled_checks
 from producing import FunctionTable, ten_rows, wait_until
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.timeout(300)]  # with the time to compile
 
 Run = Callable[[DataFrame, Echo], list[list[int]]]
 BATCH_ROWS = 10

@@ -87,8 +87,8 @@ def _fits(hint: Any) -> Fits:
     if origin in (types.UnionType, typing.Union):
         options = [_fits(argument) for argument in arguments]
         return lambda value: any(fits(value) for fits in options)
-    if origin is typing.Literal:
-        return lambda value: isinstance(value, str) and value in arguments
+    if origin is typing.Literal:  # an operator that is not known is nobody's error: it is not understood, and passed on
+        return lambda value: isinstance(value, str)
     if origin is collections.abc.Callable:
         return callable
     if origin in _MANY:

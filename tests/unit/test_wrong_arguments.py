@@ -173,3 +173,8 @@ def test_literal_without_a_type_says_what_is_missing() -> None:
 def test_class_of_a_provider_in_place_of_a_provider_is_told_to_be_made() -> None:
     with pytest.raises(TypeError, match=r"not the class MemTable: pass an instance, MemTable\(\.\.\.\)"):
         headrace.testing.check_provider(hr.MemTable)  # type: ignore[arg-type]
+
+
+def test_api_filter_with_an_unknown_operator_names_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"ApiFilter: op must be one of =, <, <=, >, >=, IN, not '=='"):
+        hr.ApiFilter("p", "a", "==")

@@ -6,7 +6,6 @@ import datetime
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-from typing import Literal as OneOf
 from urllib.parse import parse_qsl, urlsplit
 
 from headrace.arguments import check_fields
@@ -79,6 +78,7 @@ class ByCursor:
         return None if found in (None, "") else str(found)
 
 
+_OPERATORS = ("=", "<", "<=", ">", ">=", "IN")
 Paging = ByPage | ByOffset | ByCursor
 
 
@@ -96,12 +96,14 @@ class ApiFilter:
 
     parameter: str
     column: str
-    op: OneOf["=", "<", "<=", ">", ">=", "IN"] = "="
+    op: str = "="
     exact: bool = True
     text: Callable[[Any], str] | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.op not in _OPERATORS:
+            raise ValueError(f"ApiFilter: op must be one of {', '.join(_OPERATORS)}, not {self.op!r}")
 
     def value(self, expr: Expr) -> str | None:
         """The parameter's value for a filter; None where this parameter does not mean it."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -77,13 +76,16 @@ class Scans:
 
     def find(self, plan_id: str) -> PlannedScan | None:
         """The plan of a Scan object of Spark's, for explain."""
-        return next((plan for plan in self.plans() if plan.id == plan_id), None)
+        with self._lock:
+            scan = next((scan for scan in self._scans.values() if plan_id in scan.plans), None)
+            plan = None if scan is None else scan.plans[plan_id].scan
+        return None if scan is None or plan is None else replace(plan, left_out=scan.negotiation.left_out)
 
     def plans(self) -> list[PlannedScan]:
         """Those that Spark may still run, in the order in which their scans began."""
         with self._lock:
             live = [(scan.negotiation, plan.scan) for scan in self._scans.values() for plan in scan.plans.values()]
-        return [dataclasses.replace(plan, left_out=negotiation.left_out) for negotiation, plan in live]
+        return [replace(plan, left_out=negotiation.left_out) for negotiation, plan in live]
 
     def close(self) -> None:
         """The endpoint, which has the tickets, is closed next."""

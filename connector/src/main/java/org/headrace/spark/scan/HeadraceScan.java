@@ -51,7 +51,6 @@ public final class HeadraceScan
   private PlannedBatch planned(JsonNode plan, boolean withholdsKeys) {
     HeadraceReaderFactory readers =
         new HeadraceReaderFactory(negotiation, PartitionOrigin.of(plan, table), readSchema, negotiation.isRemote());
-    negotiation.releaseWith(readers, plan.get(Words.PLAN).asText());
     return new PlannedBatch(plan, tableId(), readers, withholdsKeys, () -> batch);
   }
 
@@ -138,7 +137,9 @@ public final class HeadraceScan
       }
     }
     if (!filters.isEmpty()) {
-      batch = planned(negotiation.narrow(batch.id(), filters), batch.withholdsKeys());
+      PlannedBatch replaced = batch;
+      batch = planned(negotiation.narrow(replaced.id(), filters), replaced.withholdsKeys());
+      negotiation.releaseWith(replaced.readers(), replaced.id());
     }
   }
 

@@ -16,7 +16,7 @@ import org.headrace.spark.planner.Words;
  *
  * <p>Held by the scan's builder, the scan and the reader factories of its plans (an RDD may outlive the scan). When all of
  * them are garbage, and nothing in the driver JVM can go on with the negotiation or run a plan any more, Python is told.
- * It is told of each plan too, when the plan's reader factory is garbage.
+ * It is told of a plan that was replaced earlier, when that plan's reader factory is garbage.
  */
 final class Negotiation {
   private static final Cleaner CLEANER = Cleaner.create();
@@ -66,7 +66,7 @@ final class Negotiation {
     return Planners.ask(context, Words.PLAN, question);
   }
 
-  /** Python drops a plan when {@code readers}, by which alone it can be read, are garbage. */
+  /** Python drops a plan that was replaced when {@code readers}, by which alone it can be read, are garbage. */
   void releaseWith(Object readers, String plan) {
     CLEANER.register(readers, telling(context, Words.RELEASE_PLAN, Map.of(Words.SCAN, id, Words.PLAN, plan)));
   }

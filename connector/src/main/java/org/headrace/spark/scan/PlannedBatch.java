@@ -26,7 +26,7 @@ import org.headrace.spark.read.HeadraceReaderFactory;
 /**
  * One plan of a scan: Python's answer, in Spark's terms, and the readers of its partitions; driver JVM. Immutable.
  *
- * <p>The readers hold the plan: Python is told to drop it when they are garbage.
+ * <p>When another plan has replaced it, Python is told to drop it as soon as its readers are garbage.
  */
 final class PlannedBatch implements Batch {
   private final JsonNode plan;
@@ -56,6 +56,10 @@ final class PlannedBatch implements Batch {
 
   String id() {
     return plan.get(Words.PLAN).asText();
+  }
+
+  HeadraceReaderFactory readers() {
+    return readers;
   }
 
   String description() {

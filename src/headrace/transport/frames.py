@@ -331,8 +331,8 @@ def _joined(pieces: Sequence[Any]) -> Iterator[Any]:
 class _IpcWriter:
     """Batches of one schema as Arrow IPC messages, in the pieces of memory in which they lie.
 
-    Arrow's own ``serialize`` copies a batch first. With it push took 1.2 times as long, and pull 1.05 times: that is what
-    the reading of flatbuffers below is for.
+    Arrow's own ``serialize`` copies a batch first. With it push took 1.2 times as long, and pull 1.05 times: hence the
+    reading of flatbuffers below.
     """
 
     def __init__(self, schema: pa.Schema) -> None:

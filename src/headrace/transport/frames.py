@@ -10,7 +10,6 @@ the second part of what a planner is asked.
 from __future__ import annotations
 
 import errno
-import io
 import socket
 import ssl
 import struct
@@ -37,13 +36,15 @@ from headrace.transport.protocol import (
 from headrace.transport.seal import FrameSeal
 
 SEND_BUFFER_BYTES = 1 << 20
-_SMALL_BYTES = 64 * 1024
+_SMALL_BATCH_BYTES = 64 * 1024
 _MAX_PIECES = 512
 _TIMEVAL = struct.Struct("@ll")
 _VIEW_BYTES = 16
 _PREFIX = struct.Struct("<II")  # of an IPC message: a mark, and how many bytes of metadata follow
-_CONTINUATION = 0xFFFFFFFF
-_MESSAGE_KINDS = {"dictionary": FrameKind.DICTIONARY, "record batch": FrameKind.BATCH}
+_MESSAGE_KINDS = {
+    2: FrameKind.DICTIONARY,
+    3: FrameKind.BATCH,
+}  # by Arrow's number for what a message holds; 1 is a schema
 _SEALED_WHOLE = (FrameKind.QUESTION, FrameKind.ANSWER)
 _BATCH_OPTIONS = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
 
@@ -64,7 +65,8 @@ class FrameWriter:
         self._schema = schema
         self._flags = 0
         self._begun = False
-        self._dictionaries: _DictionaryWriter | None = None
+        self._has_dictionaries = False
+        self._ipc: _IpcWriter | None = None
         self._owes_schema = False
 
     def schema(self, *, told_when_read: bool = False, held: bool = False) -> None:
@@ -74,14 +76,14 @@ class FrameWriter:
         """
         self._flags = TOLD_WHEN_READ if told_when_read else 0
         self._begun = True
-        has_dictionaries = any(pa.types.is_dictionary(kind) for kind in self._schema.types)
-        self._dictionaries = _DictionaryWriter(self._schema) if has_dictionaries else None
+        self._has_dictionaries = any(pa.types.is_dictionary(kind) for kind in self._schema.types)
+        self._ipc = None
         self._owes_schema = held
         if not held:
             send_all(self._socket, self._schema_frame())
 
     def batch(self, batch: pa.RecordBatch) -> None:
-        """A batch is put into one piece of memory; to send it from where it lies would save 2 or 3 per cent of a query.
+        """Large batches go out from where they lie in memory; small ones are cheaper to copy into one piece.
 
         The largest go out in several, so that no reader needs memory for all of it. Raises TransportError for a single
         row that is too large. Columns may be dictionaries or views: SCHEMA is sent again before a batch of another
@@ -90,20 +92,21 @@ class FrameWriter:
         if not self._begun or not batch.schema.equals(self._schema):
             self._schema = batch.schema
             self.schema(told_when_read=bool(self._flags), held=True)
-        is_small = not is_at_least(batch, _SMALL_BYTES)  # the exact size is not asked of small ones
-        if not is_small and batch.num_rows > 1 and _is_more_than(batch, SPLIT_BYTES):
+        small = not self._has_dictionaries and not is_at_least(batch, _SMALL_BATCH_BYTES)
+        if not small and batch.num_rows > 1 and _is_more_than(batch, SPLIT_BYTES):
             for half in halves(batch):
                 self.batch(half)
             return
         self._rows += batch.num_rows
         self._batches += 1
-        if self._dictionaries is not None:
-            for kind, metadata, body in self._dictionaries.messages(batch):
-                self._send(kind, memoryview(metadata), body)
+        if small:
+            message = memoryview(batch.serialize())
+            cut = 8 + int.from_bytes(message[4:8], "little")
+            self._send(FrameKind.BATCH, message[:cut], [message[cut:]])
             return
-        message = memoryview(batch.serialize())
-        cut = _PREFIX.size + _PREFIX.unpack(message[: _PREFIX.size])[1]
-        self._send(FrameKind.BATCH, message[:cut], [message[cut:]])
+        self._ipc = self._ipc or _IpcWriter(self._schema)
+        for kind, metadata, body in self._ipc.messages(batch):
+            self._send(kind, memoryview(metadata), body)
 
     def end(self) -> None:
         self._send(FrameKind.END, memoryview(TOTALS.pack(self._rows, self._batches)), [])
@@ -314,7 +317,7 @@ def send_all(sock: socket.socket, pieces: Sequence[Any]) -> None:
 def _joined(pieces: Sequence[Any]) -> Iterator[Any]:
     small = bytearray()
     for piece in pieces:
-        if len(piece) < _SMALL_BYTES:
+        if len(piece) < _SMALL_BATCH_BYTES:
             small += memoryview(piece).cast("B")
             continue
         if small:
@@ -325,20 +328,82 @@ def _joined(pieces: Sequence[Any]) -> Iterator[Any]:
         yield bytes(small)
 
 
-class _DictionaryWriter:
-    """Batches whose schema has dictionaries, as Arrow IPC messages: of a dictionary only what is new is written."""
+class _IpcWriter:
+    """Batches of one schema as Arrow IPC messages, in the pieces of memory in which they lie.
+
+    Arrow's own ``serialize`` copies a batch first. With it push took 1.2 times as long, and pull 1.05 times: hence the
+    reading of flatbuffers below.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._written = io.BytesIO()
-        self._stream = pa.ipc.new_stream(pa.PythonFile(self._written, mode="w"), schema, options=_BATCH_OPTIONS)
+        self._pieces = _Pieces()
+        self._stream = pa.ipc.new_stream(pa.PythonFile(self._pieces, mode="w"), schema, options=_BATCH_OPTIONS)
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[tuple[FrameKind, bytes, list[Any]]]:
-        """Metadata and body of each message, first those of dictionaries."""
+        """Metadata and body of each message, first those of dictionaries that are new or have grown."""
         self._stream.write_batch(batch)
-        written = pa.py_buffer(self._written.getvalue())
-        self._written.seek(0)
-        self._written.truncate()
-        for message in pa.ipc.MessageReader.open_stream(written):
-            if message.type in _MESSAGE_KINDS:  # the schema, with the first batch, was sent already
-                metadata = _PREFIX.pack(_CONTINUATION, message.metadata.size) + message.metadata.to_pybytes()
-                yield _MESSAGE_KINDS[message.type], metadata, [message.body]
+        pieces = self._pieces.take()
+        position = 0
+        while position < len(pieces):
+            _, length = _PREFIX.unpack(bytes(pieces[position]) + bytes(pieces[position + 1]))
+            metadata, position = _first(pieces, position, _PREFIX.size + length)
+            message = b"".join(metadata)
+            holds, body_length = _message_head(message)
+            body, position = _first(pieces, position, body_length)
+            if holds in _MESSAGE_KINDS:  # the schema, with the first batch, was sent already
+                yield _MESSAGE_KINDS[holds], message, body
+
+
+def _first(pieces: list[Any], position: int, length: int) -> tuple[list[Any], int]:
+    """The pieces from ``position`` on that make ``length`` bytes, and where the next one stands."""
+    start = position
+    while length > 0:
+        length -= len(pieces[position])
+        position += 1
+    return pieces[start:position], position
+
+
+def _message_head(message: bytes) -> tuple[int, int]:
+    """What an IPC message holds, by Arrow's number, and the length of its body.
+
+    The metadata is a flatbuffer: the root table's place, there how far back its index of fields lies, and in that, from
+    byte 4 on, where in the table each field stands. Field 1 is the kind, field 3 the length.
+    """
+    table = _PREFIX.size + int.from_bytes(message[8:12], "little")
+    index = table - int.from_bytes(message[table : table + 4], "little", signed=True)
+    size, kind_at, length_at = (
+        int.from_bytes(message[at : at + 2], "little") for at in (index, index + 4 + 2 * 1, index + 4 + 2 * 3)
+    )
+    length_at = length_at if size > 4 + 2 * 3 else 0  # a body of length 0 may be left out
+    length = int.from_bytes(message[table + length_at : table + length_at + 8], "little") if length_at else 0
+    return message[table + kind_at], length
+
+
+class _Pieces:
+    """A file that keeps what Arrow writes to it as references instead of copying it."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._pieces: list[Any] = []
+
+    def write(self, data: Any) -> int:
+        self._pieces.append(data)
+        return len(data)
+
+    def take(self) -> list[Any]:
+        taken, self._pieces = self._pieces, []
+        return taken
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def readable(self) -> bool:
+        return False
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return False

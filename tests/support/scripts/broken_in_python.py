@@ -46,11 +46,11 @@ def stream(batch: pa.RecordBatch, limit: int | None = None) -> None:
 
 def in_pieces(batch: pa.RecordBatch) -> None:
     """As a batch is sent that is larger than a frame."""
-    frames._SMALL_BYTES = frames.SPLIT_BYTES = 1
+    frames._SMALL_BATCH_BYTES = frames.SPLIT_BYTES = 1
     try:
         stream(batch)
     finally:
-        frames._SMALL_BYTES, frames.SPLIT_BYTES = sizes
+        frames._SMALL_BATCH_BYTES, frames.SPLIT_BYTES = sizes
 
 
 def part(batch: pa.RecordBatch) -> None:
@@ -92,7 +92,7 @@ def filtered(batch: pa.RecordBatch) -> None:
         pass
 
 
-sizes = frames._SMALL_BYTES, frames.SPLIT_BYTES
+sizes = frames._SMALL_BATCH_BYTES, frames.SPLIT_BYTES
 WAYS: dict[str, Callable[[pa.RecordBatch], None]] = {
     "stream": stream,
     "limit 1": lambda batch: stream(batch, 1),

@@ -112,7 +112,6 @@ def test_pushdown_answers_that_break_the_contract_are_a_plan_error(
         (lambda _: None, "BadProvider.scan returned None, expected an ExecutionPlan"),
         (lambda _: FunctionPlan, "BadProvider.scan returned"),
         (plan_with(partitioning=hr.UnknownPartitioning(-1)), "promises -1 partitions"),
-        (plan_with(partitioning=hr.UnknownPartitioning(2.5)), "promises 2.5 partitions"),  # type: ignore[arg-type]
         (plan_with(partitioning=3), "has partitioning 3"),
         (plan_with(partitioning=hr.KeyPartitioning(["a"], [(1, 2)])), "each key needs one value per column"),
         (plan_with(partitioning=hr.KeyPartitioning(["z"], [1])), "'z', which is not a column"),

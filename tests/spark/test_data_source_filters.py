@@ -179,7 +179,7 @@ def test_push_filters_behind_a_sorted_table_one_reader_is_asked_and_reads() -> N
     negotiation.offer_filters((number("=", 7), hr.Not(hr.IsNull(ID))))
     plan: Any = negotiation.plan().plan
     assert [batch["id"].to_pylist() for batch in plan.execute(0)] == [[7]]
-    assert len(plan._inner._reader.given) == 2
+    assert len(plan.inner._reader.given) == 2
 
 
 @pytest.mark.parametrize(

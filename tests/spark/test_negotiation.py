@@ -197,7 +197,7 @@ def test_statistics_of_the_plan_win_over_the_tables(ctx: hr.SessionContext) -> N
     assert int(stats.sizeInBytes()) == 77
 
 
-@pytest.mark.parametrize("statistics", [hr.Statistics(num_rows=-1), hr.Statistics(size_in_bytes=1.5)])  # type: ignore[arg-type]
+@pytest.mark.parametrize("statistics", [hr.Statistics(num_rows=-1), hr.Statistics(size_in_bytes=-1)])
 def test_statistics_that_are_no_counts_fail_by_name(ctx: hr.SessionContext, statistics: hr.Statistics) -> None:
     registered(ctx, table_of(ABC, table_statistics=statistics))
     with pytest.raises(hr.PlanError, match="gave the statistic"):

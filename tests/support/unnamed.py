@@ -33,4 +33,4 @@ def assert_nothing_held_after(ctx: hr.SessionContext, tables: int, queried: int)
             assert frame.where(f"a = {i}").count() == 1
     del frame
     assert held_at_rest(ctx) == 0
-    assert len(ctx._attached.planner._scans) <= 10  # type: ignore[attr-defined]
+    assert len(ctx._attached.planner.scans) <= 10  # type: ignore[attr-defined]

@@ -28,6 +28,7 @@ import org.headrace.spark.push.QueryEndListener;
 import org.headrace.spark.push.SingleScanRule;
 import org.headrace.spark.scan.HashFunction;
 import org.headrace.spark.scan.ScanRules;
+import scala.Option;
 
 /**
  * A catalog whose tables are Python's; driver JVM.
@@ -51,7 +52,11 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
     this.name = name;
-    ScanRules.install(SparkSession.active(), new SingleScanRule());
+    Option<SparkSession> active = SparkSession.getActiveSession();
+    Option<SparkSession> session = active.isDefined() ? active : SparkSession.getDefaultSession();
+    if (session.isDefined()) { // without one nothing is planned
+      ScanRules.install(session.get(), new SingleScanRule());
+    }
   }
 
   @Override

@@ -48,6 +48,14 @@ def test_reference_has_every_public_name_once() -> None:
     assert sorted(shown) == sorted(public)
 
 
+def test_reference_index_has_the_names_of_each_page() -> None:
+    row = re.compile(r"^\| \[.*?\]\((\w+\.md)\) \| (`[A-Za-z_]+`(?:, `[A-Za-z_]+`)*) \|$", re.MULTILINE)
+    listed = {page: re.findall(r"`(\w+)`", names) for page, names in row.findall((REFERENCE / "index.md").read_text())}
+    assert "tables.md" in listed
+    for page, names in listed.items():
+        assert names == re.findall(r"^::: headrace\.(\w+)$", (REFERENCE / page).read_text(), re.MULTILINE), page
+
+
 @pytest.mark.daily
 def test_reference_page_of_every_name_was_made(site: Path) -> None:
     pages = "".join(page.read_text() for page in (site / "reference").glob("*.html"))

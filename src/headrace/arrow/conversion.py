@@ -49,7 +49,7 @@ def converter(source: pa.DataType, target: pa.DataType, column: str) -> Callable
 
 
 def batch_converter(source: pa.Schema, target: pa.Schema) -> Callable[[pa.RecordBatch], pa.RecordBatch] | None:
-    """A function from batches of ``source`` to batches of ``target``; None where it can never lose nothing.
+    """A function from batches of ``source`` to batches of ``target``; None where columns or types do not fit.
 
     Both have the same names, in any order. Each pair of types is one to Spark (``string`` and ``large_string``, a view,
     a dictionary of strings; timestamps of any unit), or both are numbers, or one has nulls alone. The function raises

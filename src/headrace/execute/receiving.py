@@ -35,8 +35,8 @@ class OfferedBatches(Iterator[pa.RecordBatch]):
     """The batches as user code sees them: an iterator that ends only when the stream did.
 
     While it waits for the next batch its thread is not inside of user code, and a stop need not interrupt it: whoever
-    stops it ends the connection too. What it raised once it raises again: code that goes on regardless learns nothing
-    new, and ``check`` tells. Any number of threads, one after the other.
+    stops it ends the connection too. Once it has raised an error it raises that again, and ``check`` does too: code
+    cannot pass over it. Any number of threads, one after the other.
     """
 
     def __init__(self, received: Iterator[pa.RecordBatch], stop: StopFlag) -> None:

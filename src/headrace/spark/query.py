@@ -43,10 +43,10 @@ class QueryOnThread(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Starts the thread, which calls ``_run`` with what brings all of the result to the inbox."""
+        """Start the thread. It calls ``_run`` with a function that brings the whole result to the inbox."""
 
     def cancel(self) -> None:
-        """End the query and wait until it has ended. Asks repeatedly: what has not begun cannot be cancelled."""
+        """End the query and wait until it has ended. Asks repeatedly: Spark cannot cancel what has not begun."""
         self.inbox.close()
         deadline = monotonic() + _CANCEL_SECONDS
         while not self._over.wait(_CANCEL_AGAIN_SECONDS) and monotonic() < deadline:

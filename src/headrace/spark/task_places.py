@@ -13,7 +13,7 @@ from headrace.worker.payload import payload_of
 
 @dataclass
 class TaskPlaces:
-    """Says it in the planner's JSON; one for all that a planner answers, reads or not."""
+    """The places of one planner, in its JSON."""
 
     endpoint: Endpoint
     python: str

@@ -1,4 +1,4 @@
-"""A query of a table that is not there is told which registered names are near; driver Python."""
+"""The error for an unknown table names the registered tables with a similar name; driver Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CUTOFF = 0.5
 
 @contextmanager
 def naming_near_tables(names: Callable[[], list[str]]) -> Iterator[None]:
-    """Spark's own exception passes, with a sentence more. ``names``: those that are registered."""
+    """Adds the similar ones of the registered ``names`` to Spark's own exception, and lets it pass."""
     try:
         yield
     except AnalysisException as error:

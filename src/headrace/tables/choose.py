@@ -1,4 +1,4 @@
-"""Provider, data, or what: the table for what a user holds, or the advice how to make one; driver Python."""
+"""Which table a user's object becomes, and the advice for an object that becomes none; driver Python."""
 
 from __future__ import annotations
 

@@ -36,9 +36,7 @@ class ServingThread:
         self._id = threading.get_ident()
 
     def _interrupt(self) -> bool:
-        time.sleep(
-            0
-        )  # a fresh turn of the interpreter: the thread has no time to begin an import between the two lines
+        time.sleep(0)  # a fresh turn of the interpreter, so that the thread begins no import before the last line
         if is_importing(sys._current_frames().get(self._id)):
             return False
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._id), ctypes.py_object(StopRequested))

@@ -12,15 +12,15 @@ _QUICK = 1  # zlib's level: plans of many files repeat themselves so much that a
 
 
 def payload_of(pickled: bytes) -> bytes:
-    """``pickled`` to be sent, with what tells whether it can be read and where its modules are found.
+    """``pickled``, compressed, with the version of this Python and the search path of its modules.
 
-    Packed, as all of it has to pass through Py4J, whose text takes a quarter of a second for each MB.
+    All of it has to pass through Py4J as text, which takes a quarter of a second for each MB.
     """
     return pickle.dumps((PYTHON_VERSION, sys.path, zlib.compress(pickled, _QUICK)))
 
 
 def open_payload(payload: bytes, mismatch: Callable[[str], Exception]) -> bytes:
-    """What was pickled; its modules can be found from now on. Raises ``mismatch(version)`` if another Python did it."""
+    """The pickled bytes; their modules are found from now on. Raises ``mismatch(version)`` of another Python."""
     version, search_path, packed = pickle.loads(payload)  # plain values, which any Python reads
     if version != PYTHON_VERSION:
         raise mismatch(version)

@@ -72,7 +72,7 @@ def _block(number: int, found: FoundScan, planner: Planner, frame: DataFrame) ->
 
 
 def block_without_plan(number: int, scan: PlannedScan) -> str:
-    """What is known of a scan where Spark's plan is but a text: not what Spark did with what the scan states."""
+    """A scan's block where Spark's plan is only a text, which does not tell what Spark used of the scan."""
     return "\n".join(_scan_lines(number, scan) + _use_lines(scan, None, taken_joins(scan), withheld=False))
 
 

@@ -18,9 +18,9 @@ import org.headrace.spark.planner.Planners;
 /**
  * Hears of the ends of a Spark Connect server's sessions and operations; driver JVM, Spark's listener thread.
  *
- * <p>The contexts of a session that is closed leave with it. Jobs that start after their operation was cancelled are
- * cancelled too: Spark cancels those that run at that moment, and adaptive execution submits jobs on other threads, so that
- * one more may come; no client can reach it then, and it would read its providers to their end.
+ * <p>When a session closes, its contexts leave. When an operation is cancelled, Spark cancels the jobs that run at that
+ * moment; adaptive execution may submit one more from another thread. This listener cancels that job too: no client can
+ * reach it, and it would read its providers to their end.
  */
 final class ConnectSessions extends SparkListener {
   private static final String TAGS = "spark.job.tags";

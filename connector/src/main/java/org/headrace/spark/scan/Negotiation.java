@@ -14,9 +14,9 @@ import org.headrace.spark.planner.Words;
  * The JVM's end of one scan that is negotiated with Python: an id, under which Python keeps all that was offered,
  * answered and planned; driver JVM.
  *
- * <p>Held by the scan's builder, the scan and the reader factories of its plans (an RDD may outlive the scan). When all of
- * them are garbage, and nothing in the driver JVM can go on with the negotiation or run a plan any more, Python is told.
- * It is told of a plan that was replaced earlier, when that plan's reader factory is garbage.
+ * <p>The scan's builder, the scan and the reader factories of its plans hold it (an RDD may outlive the scan). When all of
+ * them are garbage, nothing in the driver JVM can go on with the negotiation or run a plan, and Python is told. When the
+ * reader factory of a plan that was replaced is garbage, Python is told of that plan alone.
  */
 final class Negotiation {
   private static final Cleaner CLEANER = Cleaner.create();

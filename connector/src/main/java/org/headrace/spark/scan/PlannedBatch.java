@@ -35,7 +35,7 @@ final class PlannedBatch implements Batch {
   private final boolean withholdsKeys;
   private final Supplier<PlannedBatch> current;
 
-  /** {@code current}: the scan's plan of the time when it is asked. */
+  /** {@code current} gives the plan that the scan has when it is called. */
   PlannedBatch(
       JsonNode plan,
       String table,

@@ -25,11 +25,11 @@ import org.headrace.spark.transport.Protocol;
 import org.headrace.spark.transport.SilenceException;
 
 /**
- * Sends one partition's batches to a Python worker or the driver's Python process, and waits for what that makes of them;
- * executor JVM, one task's thread.
+ * Sends one partition's batches to a Python worker or the driver's Python process, and waits for its message; executor
+ * JVM, one task's thread.
  *
- * <p>Blocks while the other side is slower than this partition. All that goes wrong is a HeadraceException; where the other
- * side says why, that is the one.
+ * <p>Blocks while the other side is slower than this partition. Every failure is a HeadraceException: the other side's own
+ * where that says why.
  */
 public final class BatchSender implements AutoCloseable {
   private static final int MAX_REASON_CHARS = 4096;
@@ -155,7 +155,7 @@ public final class BatchSender implements AutoCloseable {
     return connection.lost();
   }
 
-  /** What Python said of it, where it came from there; else only a text. */
+  /** The JSON of an ERROR frame: Python's own record of an error that came from there, else a text. */
   private static String failure(Throwable error) {
     for (Throwable cause = error; cause != null; cause = cause.getCause()) {
       if (cause instanceof HeadraceException own && own.failure() != null) {

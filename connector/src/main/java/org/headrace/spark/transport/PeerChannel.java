@@ -32,7 +32,7 @@ final class PeerChannel {
   /** How long a frame that has begun may pause; changed by tests alone. */
   static volatile long stallMillis = Protocol.STALL_SECONDS * 1000L;
 
-  /** How long a side that has to give signs of life may give none; changed by tests alone. */
+  /** How long the other side may be silent where it has to give signs of life; changed by tests alone. */
   static volatile long silenceMillis = Protocol.SILENCE_SECONDS * 1000L;
 
   private final ByteChannel channel;
@@ -163,8 +163,8 @@ final class PeerChannel {
   }
 
   /**
-   * Writes all; 0 is no limit to how long nothing is read. In slices: the JDK copies a heap buffer whole for every attempt,
-   * however little the socket takes.
+   * Writes all. Throws where the other side reads nothing for so long; 0 is no limit. Writes slices, because the JDK copies
+   * a heap buffer whole for every attempt, however little the socket takes.
    */
   void writeWithin(ByteBuffer bytes, long timeoutMillis) throws IOException {
     int end = bytes.limit();
@@ -233,8 +233,8 @@ final class PeerChannel {
   }
 
   /**
-   * The other side is to learn of the end at once. Over TCP that would else come behind all that was written, which a side
-   * that is busy does not read.
+   * Has closing reset the connection, so that the other side learns of it at once. Over TCP an orderly end comes behind all
+   * that was written, and a busy side does not read that.
    */
   static void resetWhenClosed(SocketChannel channel) {
     try {

@@ -1,8 +1,9 @@
 package org.headrace.spark.transport;
 
 /**
- * What a task's thread holds back to send it in large pieces. Who reads in the same task has it sent before the thread
- * waits for input, and need not know what it is; executor JVM.
+ * Output that a task's thread holds back to send it in large pieces; executor JVM.
+ *
+ * <p>A reader in the same task has it sent before the thread waits for input, and need not know what it is.
  */
 public final class PendingOutput {
   private static final ThreadLocal<Runnable> SENDING = ThreadLocal.withInitial(() -> () -> {});

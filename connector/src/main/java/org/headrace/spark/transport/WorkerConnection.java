@@ -21,8 +21,8 @@ import org.headrace.spark.Place;
  * manage that in time is killed. So is one that sent anything but the answer to its request: code of
  * the user's can write to the connection, and what one task left behind must not be read by another.
  *
- * <p>A worker that receives goes back to the pool only after its message. To be stopped before that it finds its
- * connection closed, which may have been in the midst of a frame, and ends; in time, or it is killed.
+ * <p>A worker that receives goes back to the pool only after its message. To stop it before that, this side closes the
+ * connection, if need be in the midst of a frame. The worker then ends; one that does not manage that in time is killed.
  */
 final class WorkerConnection implements PartitionConnection {
   private static final int MAX_WORKERS = 100;

@@ -91,7 +91,7 @@ def golden_planner(endpoint: Endpoint) -> ServerPlanner:
         table = RegisteredTable(name, provider, SCHEMA, wire_schema(SCHEMA), id=f"id of {name}")
         registry.add(table, replace=False)
     planner = ServerPlanner(registry, endpoint, "headrace.zip")
-    planner.scans._python = "python3"
+    planner.places.python = "python3"
     planner.catalogs.add("shop", Shop())
     planner.catalogs.add_function(
         "series", lambda first, last=3: hr.MemTable(pa.table({"n": list(range(first, last))}))

@@ -184,7 +184,7 @@ def test_endpoint_without_a_free_descriptor_accepts_once_there_is_one(attacked: 
         sock.close()
 
 
-@pytest.mark.parametrize("place", ["keep_alive", "SenderLease", "CHALLENGE", "opened"])
+@pytest.mark.parametrize("place", ["keep_alive", "SenderLease", "CHALLENGE", "open_offer"])
 def test_endpoint_bug_while_it_deals_with_a_connection_costs_that_one_only(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

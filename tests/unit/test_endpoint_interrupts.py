@@ -18,7 +18,7 @@ from endpoints import Client, opener, reads_whole
 from headrace.execute.partition_stream import ScanTask
 from headrace.push.channel import Channel
 from headrace.push.packing import Packing
-from headrace.push.table import StreamingTable
+from headrace.push.table import PushTable
 from headrace.spill.arrow_spill import ArrowSpill
 from headrace.transport.claims import Claim
 from headrace.transport.driver_partition import DriverPartition
@@ -178,7 +178,7 @@ def test_spilled_batches_are_not_deleted_on_the_endpoints_thread(
 
     monkeypatch.setattr(ArrowSpill, "close", close)
     channel: Channel[Any] = Channel("t", spill=ArrowSpill())
-    table = StreamingTable("t", channel, Packing(NUMBERS, channel.capacity))
+    table = PushTable("t", channel, Packing(NUMBERS, channel.capacity))
     plan = table.scan(hr.ScanRequest(NUMBERS, ("a",), (), None))
     task = ScanTask("t", plan, NUMBERS, NUMBERS, None)
     ticket = endpoint.offer(lambda claim: DriverPartition(task, claim.partition, 1), 1)

@@ -15,7 +15,7 @@ from headrace.execute.rebuild import put_together
 from headrace.push.channel import Channel
 from headrace.push.packing import Packed, Packing
 from headrace.push.sink import TableSink
-from headrace.push.table import StreamingTable
+from headrace.push.table import PushTable
 from producing import NUMBERS, numbers
 from raising import EXCEPTIONS, check_told, made
 
@@ -78,7 +78,7 @@ def test_sink_that_fails_with_any_exception_is_told_to_the_reader(name: str) -> 
     """A StopIteration would end the reader's loop as if all had been written."""
     packing = Packing(NUMBERS, 4)
     channel: Channel[Packed] = Channel("t", 4, new_pack=packing.new_pack)
-    table, sink = StreamingTable("t", channel, packing), TableSink(channel, packing)
+    table, sink = PushTable("t", channel, packing), TableSink(channel, packing)
     sink.write(numbers(2))
     sink.fail(caught(name))
     for rows in (2, 0):  # of the task, and of the same task run again

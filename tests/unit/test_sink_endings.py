@@ -14,7 +14,7 @@ from headrace.execute.stopping import Ending
 from headrace.push.channel import END, Channel
 from headrace.push.packing import Packing
 from headrace.push.sink import TableSink
-from headrace.push.table import StreamingTable
+from headrace.push.table import PushTable
 from pushing import InBackground
 from sinks import SCHEMA, batch, new_sink, received, xs
 
@@ -141,14 +141,14 @@ print("done")
 # Who claims the one scan
 
 
-def streaming_table(partitions: int = 2) -> tuple[StreamingTable, TableSink]:
+def push_table(partitions: int = 2) -> tuple[PushTable, TableSink]:
     channel: Channel[Any] = Channel("t", partitions=partitions)
     packing = Packing(SCHEMA, channel.capacity)
-    return StreamingTable("t", channel, packing), TableSink(channel, packing)
+    return PushTable("t", channel, packing), TableSink(channel, packing)
 
 
 def test_claim_of_a_query_that_is_over_takes_nothing() -> None:
-    table, sink = streaming_table()
+    table, sink = push_table()
     table.query_ended(7, "[SPARK_JOB_CANCELLED] Job 1 cancelled", planned=False)
     with pytest.raises(ScanEndedError, match="the query was cancelled"):
         table.claim(0, 7)
@@ -157,7 +157,7 @@ def test_claim_of_a_query_that_is_over_takes_nothing() -> None:
 
 
 def test_query_planned_and_cancelled_before_it_claimed_ends_the_scan() -> None:
-    table, sink = streaming_table()
+    table, sink = push_table()
     table.query_ended(7, "[SPARK_JOB_CANCELLED] Job 1 cancelled", planned=True)
     assert sink.stats.state == "ended"
     with pytest.raises(StreamConsumedError, match="another query"):
@@ -165,14 +165,14 @@ def test_query_planned_and_cancelled_before_it_claimed_ends_the_scan() -> None:
 
 
 def test_query_planned_that_ends_does_not_end_the_scan_of_another() -> None:
-    table, sink = streaming_table()
+    table, sink = push_table()
     table.claim(0, 7)
     table.query_ended(8, "StreamConsumedError: ...", planned=True)
     assert sink.stats.state == "open"
 
 
 def test_claim_again_after_the_producers_failure_gets_it_again() -> None:
-    table, sink = streaming_table()
+    table, sink = push_table()
     sink.fail(LookupError("no such shard"))
     for _ in range(4):
         with pytest.raises(LookupError, match="no such shard"):
@@ -180,7 +180,7 @@ def test_claim_again_after_the_producers_failure_gets_it_again() -> None:
 
 
 def test_claim_again_after_the_reader_stopped_early_is_refused_with_why() -> None:
-    table, sink = streaming_table()
+    table, sink = push_table()
     table.claim(0, 7).interrupt(Ending("lost", "the task was killed"))
     sink.fail(LookupError("later"))
     with pytest.raises(StreamConsumedError, match="the task was killed"):
@@ -207,20 +207,20 @@ def refusal(sink: TableSink) -> ScanEndedError:
     ],
 )
 def test_query_ended_tells_producers_which_ending_it_was(error: str, reason: str, expected: str) -> None:
-    table, sink = streaming_table()
+    table, sink = push_table()
     table.claim(0, 7)
     table.query_ended(7, error, reason)
     assert refusal(sink).reason == expected
 
 
 def test_spark_gone_tells_producers_that_the_scan_is_lost() -> None:
-    table, sink = streaming_table()
+    table, sink = push_table()
     table.reader_lost("Spark's driver JVM is gone")
     assert refusal(sink).reason == "lost"
 
 
 def test_reader_killed_and_query_that_ends_soon_after_has_the_ending_of_the_query() -> None:
-    table, sink = streaming_table(partitions=1)
+    table, sink = push_table(partitions=1)
     stream = table.claim(0, 7)
     stopping = InBackground(lambda: stream.interrupt(Ending("lost", "its task was killed")))
     table.query_ended(7, "[DIVIDE_BY_ZERO] Division by zero")
@@ -229,6 +229,6 @@ def test_reader_killed_and_query_that_ends_soon_after_has_the_ending_of_the_quer
 
 
 def test_reader_killed_and_query_that_goes_on_is_lost() -> None:
-    table, sink = streaming_table(partitions=1)
+    table, sink = push_table(partitions=1)
     table.claim(0, 7).interrupt(Ending("lost", "its task was killed"))
     assert refusal(sink).reason == "lost"

@@ -27,7 +27,7 @@ from headrace.cli.app import app
 from headrace.push.channel import Channel
 from headrace.push.packing import Packing
 from headrace.push.sink import TableSink
-from headrace.push.table import StreamingTable
+from headrace.push.table import PushTable
 from headrace.tables.choose import not_a_provider
 from headrace.testing import Promise, Severity, check_provider
 
@@ -263,10 +263,10 @@ def test_check_command_for_a_class_with_arguments_names_them(tmp_path: Path, mon
 # Sinks that nobody reads, and queries for which nobody writes
 
 
-def new_sink(capacity: int = 1) -> tuple[TableSink, StreamingTable]:
+def new_sink(capacity: int = 1) -> tuple[TableSink, PushTable]:
     channel: Channel[Any] = Channel("t", capacity)
     packing = Packing(AB, capacity)
-    return TableSink(channel, packing), StreamingTable("t", channel, packing)
+    return TableSink(channel, packing), PushTable("t", channel, packing)
 
 
 ONE = pa.RecordBatch.from_pylist([{"a": 1, "b": "x"}], AB)

@@ -72,8 +72,8 @@ class Failure:
         data = json.loads(text)
         if not isinstance(data, dict) or "error" not in data:
             raise ValueError(f"not a failure: {text[:200]}")
-        known = {field.name for field in fields(cls)}
-        failure = cls(**{"exception_type": "", "message": "", **{k: v for k, v in data.items() if k in known}})
+        own_fields = {field.name for field in fields(cls)}
+        failure = cls(**{"exception_type": "", "message": "", **{k: v for k, v in data.items() if k in own_fields}})
         texts = (failure.error, failure.exception_type, failure.message, failure.traceback, failure.where)
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"not a failure: {text[:200]}")

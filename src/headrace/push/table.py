@@ -21,7 +21,7 @@ _REMEMBERED_QUERIES = 1000
 _QUERY_END_S = 0.5  # from the end of a killed task until Spark says how its query ended
 
 
-class StreamingTable(LiveTable):
+class PushTable(LiveTable):
     """A table that is fed through a TableSink and can be scanned once.
 
     Filters stay with Spark; columns and limit are honoured before bytes leave this process.
@@ -37,7 +37,7 @@ class StreamingTable(LiveTable):
         return self._packing.schema
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
-        return StreamingPlan(self)
+        return PushPlan(self)
 
     def claim(self, partition: int, query: object) -> MergingSource:
         """Open a partition for the one scan, which ``query`` makes. Any thread.
@@ -65,12 +65,12 @@ class StreamingTable(LiveTable):
         self.channel.abandon(error)
 
 
-class StreamingPlan(LivePlan):
+class PushPlan(LivePlan):
     """Reads the channel's partitions in the process that holds the sink."""
 
     failure_place = "the producer"
 
-    def __init__(self, table: StreamingTable) -> None:
+    def __init__(self, table: PushTable) -> None:
         self.schema = table.schema()
         self.partitioning = UnknownPartitioning(table.channel.partitions)
         self.table = table

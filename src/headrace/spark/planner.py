@@ -19,6 +19,7 @@ from headrace.spark import words
 from headrace.spark.catalogs import Catalogs
 from headrace.spark.planning_settings import planning_for
 from headrace.spark.scans import Scans
+from headrace.spark.task_places import TaskPlaces
 from headrace.transport.endpoint import Endpoint
 
 
@@ -28,7 +29,8 @@ class Planner:
     def __init__(self, registry: Registry, endpoint: Endpoint, *, python: str, archive: str, by_value: bool) -> None:
         self._registry = registry
         self.catalogs = Catalogs(registry)
-        self.scans = Scans(self.catalogs.find_id, endpoint, python=python, archive=archive, by_value=by_value)
+        self.places = TaskPlaces(endpoint, python, archive, by_value)
+        self.scans = Scans(self.catalogs.find_id, self.places)
         self._lock = threading.Lock()
         self._inboxes: dict[str, ResultInbox] = {}
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {

@@ -21,9 +21,8 @@ from headrace.plan import HashPartitioning, KeyPartitioning, Placement
 from headrace.spark import words
 from headrace.spark.offers import take_offers
 from headrace.spark.predicates import decode
+from headrace.spark.task_places import TaskPlaces
 from headrace.transport.driver_partition import DriverPartition
-from headrace.transport.endpoint import Endpoint
-from headrace.worker.payload import payload_of
 
 
 @dataclass(frozen=True)
@@ -47,21 +46,9 @@ class Scans:
     is planned again and again keeps the plans that are in use and no others.
     """
 
-    def __init__(
-        self,
-        find_table: Callable[[str], RegisteredTable | None],
-        endpoint: Endpoint,
-        *,
-        python: str,
-        archive: str,
-        by_value: bool,
-    ) -> None:
+    def __init__(self, find_table: Callable[[str], RegisteredTable | None], places: TaskPlaces) -> None:
         self._find_table = find_table
-        self._endpoint = endpoint
-        self._python = python
-        self._archive = archive
-        self.by_value = by_value
-        """Whether modules that are not installed travel with the plans: executors could not import them."""
+        self._places = places
         self._lock = threading.Lock()
         self._scans: dict[str, _LiveScan] = {}
         self.answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -106,19 +93,18 @@ class Scans:
             with self._lock:
                 old = scan.plans[narrows].scan
             planned = scan.negotiation.narrow(old, [expr for expr in learnt if expr is not None])
-        return {**_plan_json(planned), **self._kept(planned, scan)}
+        return {**_plan_json(planned), **self._keep(planned, scan)}
 
-    def _kept(self, planned: PlannedScan, scan: _LiveScan) -> dict[str, Any]:
+    def _keep(self, planned: PlannedScan, scan: _LiveScan) -> dict[str, Any]:
         """Keep the plan, with a ticket if this process runs it; returns where its rows come from, as JSON."""
         task, ticket = planned.task(), None
         if planned.plan.placement is Placement.DRIVER:
-            ticket = self._endpoint.offer(
+            ticket = self._places.endpoint.offer(
                 lambda claim: DriverPartition(task, claim.partition, claim.execution), planned.partitioning.n
             )
-            place = {words.ENDPOINT: self._endpoint.address(ticket)}
+            place = self._places.here(ticket)
         else:
-            payload = base64.b64encode(payload_of(pickled_task(task, by_value=self.by_value))).decode()
-            place = {words.WORKER: {words.PYTHON: self._python, words.ARCHIVE: self._archive, words.TASK: payload}}
+            place = self._places.workers(pickled_task(task, by_value=self._places.by_value))
         with self._lock:
             scan.plans[planned.id] = _LivePlan(planned, ticket)
         return place
@@ -139,7 +125,7 @@ class Scans:
     def _drop(self, plans: list[_LivePlan]) -> dict[str, Any]:
         for plan in plans:
             if plan.ticket is not None:
-                self._endpoint.withdraw(plan.ticket)
+                self._places.endpoint.withdraw(plan.ticket)
             plan.scan.release()
         return {}
 

@@ -36,7 +36,7 @@ from headrace.provider import TableProvider
 from headrace.push.channel import Channel
 from headrace.push.packing import Packed, Packing
 from headrace.push.sink import TableSink
-from headrace.push.table import StreamingTable
+from headrace.push.table import PushTable
 from headrace.spark import launch
 from headrace.spark.attached import AttachedSpark, is_connect
 from headrace.spark.catalog_names import check_catalog_name
@@ -269,7 +269,7 @@ class SessionContext:
         channel: Channel[Packed] = Channel(
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
         )
-        provider = StreamingTable(name, channel, packing)
+        provider = PushTable(name, channel, packing)
         self._register(RegisteredTable(name, provider, schema, wire), replace=replace)
         return TableSink(channel, packing)
 

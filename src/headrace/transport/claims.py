@@ -57,7 +57,7 @@ class Offer:
     watched: bool
 
 
-def opened(offer: Offer | None, claim: Claim) -> PartitionServer:
+def open_offer(offer: Offer | None, claim: Claim) -> PartitionServer:
     """The partition that is claimed, or what tells the reader why it cannot be had: others go on."""
     try:
         if offer is None:

@@ -27,7 +27,7 @@ from typing import Any, get_args
 
 from headrace.errors import ScanEnd, TransportError
 from headrace.execute.stopping import Ending
-from headrace.transport.claims import Claim, Offer, OpenPartition, PartitionServer, opened
+from headrace.transport.claims import Claim, Offer, OpenPartition, PartitionServer, open_offer
 from headrace.transport.listeners import SOCKET_NAME, TlsIdentity, private_directory, tcp_listener, unix_listener
 from headrace.transport.protocol import (
     ASKING,
@@ -75,7 +75,7 @@ class _Connection:
     gone: Ending | None = None  # why nobody reads any more
     finished: bool = False
 
-    def opened(self, server: PartitionServer) -> Ending | None:
+    def attach(self, server: PartitionServer) -> Ending | None:
         """Returns why nobody reads any more, if that is so."""
         with self.lock:
             self.server = server
@@ -348,8 +348,8 @@ class Endpoint:
         try:
             with contextlib.suppress(OSError):  # the reader went away: whoever serves it notices too
                 connection.sock.sendall(answer(self._secret, connection.challenge, received))
-            server = opened(offer, claim)
-            ending = connection.opened(server)
+            server = open_offer(offer, claim)
+            ending = connection.attach(server)
             if ending is not None:
                 server.stop(ending)
             seals = Seals.of_endpoint(self._secret, connection.challenge, received)

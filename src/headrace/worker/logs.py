@@ -10,7 +10,7 @@ _SESSION = "PYSPARK_SPARK_SESSION_UUID"
 _FRAMEWORK = ("headrace.", "pyspark.")
 
 
-def kept() -> contextlib.AbstractContextManager[None]:
+def captured_logs() -> contextlib.AbstractContextManager[None]:
     """Surrounds one task. Does nothing unless Spark, from 4.1 on, was told to keep what its Python workers log."""
     if _SESSION not in os.environ:
         return contextlib.nullcontext()

@@ -19,7 +19,7 @@ def payload_of(pickled: bytes) -> bytes:
     return pickle.dumps((PYTHON_VERSION, sys.path, zlib.compress(pickled, _QUICK)))
 
 
-def opened(payload: bytes, mismatch: Callable[[str], Exception]) -> bytes:
+def open_payload(payload: bytes, mismatch: Callable[[str], Exception]) -> bytes:
     """What was pickled; its modules can be found from now on. Raises ``mismatch(version)`` if another Python did it."""
     version, search_path, packed = pickle.loads(payload)  # plain values, which any Python reads
     if version != PYTHON_VERSION:

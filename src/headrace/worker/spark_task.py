@@ -10,7 +10,7 @@ from typing import Any
 
 
 @contextlib.contextmanager
-def known(facts: bytes) -> Iterator[None]:
+def task_context(facts: bytes) -> Iterator[None]:
     """Surrounds one task. ``facts`` are the JVM's ``TaskFacts``; none where Spark runs no task."""
     context_class, files, resource_class = _classes()
     context_class._setTaskContext(None)

@@ -17,9 +17,10 @@ from headrace.transport.frames import send_error
 from headrace.transport.protocol import PROTOCOL_VERSION
 from headrace.transport.receive import receive_partition, refuse
 from headrace.transport.serve import serve_partition
-from headrace.worker import logs, spark_task
-from headrace.worker.payload import PYTHON_VERSION, opened
+from headrace.worker.logs import captured_logs
+from headrace.worker.payload import PYTHON_VERSION, open_payload
 from headrace.worker.requests import Request, Requests
+from headrace.worker.spark_task import attempt_of, task_context
 
 _EXIT_WORKER = 1
 _modules_hidden = 0
@@ -35,7 +36,7 @@ def main(_infile: io.BufferedReader, outfile: io.BufferedWriter) -> None:
     payloads = _Payloads()
     try:
         for request in Requests(sock):
-            with spark_task.known(request.facts), logs.kept():
+            with task_context(request.facts), captured_logs():
                 in_step = _serve(sock, request, payloads)
             if not in_step:
                 break
@@ -71,7 +72,7 @@ class _Payloads:
     def pickled_task(self, payload: bytes) -> bytes:
         """Raises TransportError where this Python cannot read what the driver's has pickled."""
         if payload != self._last:
-            self._pickled_task = opened(payload, _mismatch)
+            self._pickled_task = open_payload(payload, _mismatch)
             self._last = payload
         return self._pickled_task
 
@@ -103,7 +104,7 @@ def _serve(sock: socket.socket, request: Request, payloads: _Payloads) -> bool:
         send_error(sock, failure.to_json(), request.nonce)
         return True
     if stream is None:
-        attempt = spark_task.attempt_of(request.facts)
+        attempt = attempt_of(request.facts)
         return receive_partition(sock, request.nonce, task, request.partition, attempt, request.stop)
     serve_partition(sock, request.nonce, stream)
     return True

@@ -21,7 +21,7 @@ from headrace.spark.planner import Planner
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import PLANNER_VERSION
-from headrace.worker.payload import PYTHON_VERSION, opened
+from headrace.worker.payload import PYTHON_VERSION, open_payload
 
 
 class ServerPlanner(Planner):
@@ -42,7 +42,7 @@ class ServerPlanner(Planner):
 
 def unpickled_table(payload: bytes) -> RegisteredTable:
     """Raises PlanError where the client's Python is another one; or what the classes of the provider raise."""
-    pickled = opened(payload, _mismatch)
+    pickled = open_payload(payload, _mismatch)
     sys.path[:] = filter(os.path.isabs, sys.path)  # the client's own directory is no place of the server's
     table: RegisteredTable = pickle.loads(pickled)
     return table

@@ -91,7 +91,7 @@ class ConnectSpark(AttachedSpark):
         one_machine = launch.is_one_machine(str(self.spark.conf.get("spark.master", "")))
 
         def from_here() -> None:
-            planner.scans.by_value = not one_machine
+            planner.places.by_value = not one_machine
 
         ticket = endpoint.offer(PlanningConnection.opener(planner.call, from_here), 1, receives=True)
         address = {**endpoint.address(ticket), "planner_version": PLANNER_VERSION, "lifeline": lifeline.address()}

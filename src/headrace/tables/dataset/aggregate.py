@@ -86,7 +86,7 @@ def _with_footers(pieces: Sequence[Piece]) -> Iterator[ds.ParquetFileFragment]:
     """
     import pyarrow.fs
 
-    def opened(piece: Piece) -> ds.ParquetFileFragment:
+    def with_footer(piece: Piece) -> ds.ParquetFileFragment:
         try:
             fragment = piece.fragment(with_keys=False)
             fragment.ensure_complete_metadata()
@@ -95,11 +95,11 @@ def _with_footers(pieces: Sequence[Piece]) -> Iterator[ds.ParquetFileFragment]:
             raise named(error, piece.path) from error
 
     if all(isinstance(piece.filesystem, pyarrow.fs.LocalFileSystem) for piece in pieces):
-        yield from map(opened, pieces)
+        yield from map(with_footer, pieces)
         return
     pool = ThreadPoolExecutor(_READ_AT_ONCE, "headrace-footers")
     try:
-        yield from pool.map(opened, pieces)
+        yield from pool.map(with_footer, pieces)
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -135,9 +135,9 @@ class _Told:
             if at is None:
                 return False
             columns = [group.column(at).statistics for group in groups if group.num_rows]
-            if any(known is None or not known.has_null_count for known in columns):
+            if any(stats is None or not stats.has_null_count for stats in columns):
                 return False
-            nulls[name] = sum(known.null_count for known in columns)
+            nulls[name] = sum(stats.null_count for stats in columns)
             if name in self._ranged:
                 found = _extremes(columns, type_, metadata.created_by or "")
                 if found is None:
@@ -160,11 +160,11 @@ class _Told:
         return last[2]
 
 
-def _wider(known: tuple[Any, Any], low: Any, high: Any) -> tuple[Any, Any]:
+def _wider(extremes: tuple[Any, Any], low: Any, high: Any) -> tuple[Any, Any]:
     """The least and the greatest value of both; None stands for no value."""
-    if low is None or known[0] is None:
-        return known if low is None else (low, high)
-    return min(known[0], low), max(known[1], high)
+    if low is None or extremes[0] is None:
+        return extremes if low is None else (low, high)
+    return min(extremes[0], low), max(extremes[1], high)
 
 
 def _extremes(columns: Sequence[Any], type_: pa.DataType, writer: str) -> tuple[Any, Any] | None:
@@ -172,10 +172,10 @@ def _extremes(columns: Sequence[Any], type_: pa.DataType, writer: str) -> tuple[
     if not has_exact_bounds(type_) and not (is_text(type_) and writer.startswith(_NEVER_CUT)):
         return None
     lows, highs = [], []
-    for known in columns:
-        if not known.has_min_max and not known.num_values:
+    for stats in columns:
+        if not stats.has_min_max and not stats.num_values:
             continue  # all of them null
-        low, high = least_and_greatest(known)
+        low, high = least_and_greatest(stats)
         if low is None:
             return None
         lows.append(low)

@@ -154,12 +154,12 @@ def _is_narrowed(fragment: ds.ParquetFileFragment) -> bool:
         return False  # whoever reads the file names it
 
 
-def _shared(value: Any, known: list[Any]) -> Any:
-    """The first of ``known`` that is equal, else ``value`` itself, which is known from then on."""
-    for other in known:
+def _shared(value: Any, earlier: list[Any]) -> Any:
+    """The first of ``earlier`` that is equal, else ``value`` itself, which joins them."""
+    for other in earlier:
         if type(other) is type(value) and other.equals(value):
             return other
-    known.append(value)
+    earlier.append(value)
     return value
 
 

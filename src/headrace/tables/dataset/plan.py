@@ -55,8 +55,8 @@ class Piece:
         """
         partition = pickle.loads(self.partition) if with_keys else None
         chosen = {} if self.row_groups is None else {"row_groups": list(self.row_groups)}
-        known = {"file_size": self.size} if self.size else {}
-        found = self.format.make_fragment(self.path, self.filesystem, partition, **chosen, **known)
+        size = {"file_size": self.size} if self.size else {}
+        found = self.format.make_fragment(self.path, self.filesystem, partition, **chosen, **size)
         if self.row_groups == ():  # for pyarrow's make_fragment that is all of them
             return found.subset(row_group_ids=[])
         if self.span is None:

@@ -107,10 +107,10 @@ def _density(values: InList, facts: Mapping[str, ColumnFacts]) -> float | None:
     column = values.operand
     if not isinstance(column, Column) or column.path or len(values.values) < _LONG:
         return None
-    known = facts.get(column.name, ColumnFacts())
-    if type(known.low) is not int or type(known.high) is not int or not all(map(_is_whole, values.values)):
+    range_ = facts.get(column.name, ColumnFacts())
+    if type(range_.low) is not int or type(range_.high) is not int or not all(map(_is_whole, values.values)):
         return None
-    return min(1.0, len(values.values) / (known.high - known.low + 1))
+    return min(1.0, len(values.values) / (range_.high - range_.low + 1))
 
 
 def _is_whole(value: Expr) -> bool:

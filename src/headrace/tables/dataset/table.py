@@ -137,8 +137,8 @@ class DatasetTable(PerScanProvider):
 
     def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
         """Counts, least and greatest values: partial ones, as only the footers tell what has to be read for them."""
-        known = self._filterable and can_be_partial(aggregation)
-        return AggregatePushdown.PARTIAL if known else AggregatePushdown.UNSUPPORTED
+        can_count = self._filterable and can_be_partial(aggregation)
+        return AggregatePushdown.PARTIAL if can_count else AggregatePushdown.UNSUPPORTED
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         if request.aggregation is None:

@@ -78,9 +78,9 @@ class PagedApi(TableProvider):
         placement: Placement = Placement.EXECUTORS,
     ) -> None:
         check_installed("httpx", NEEDED_BY)
-        known = None if schema is None else schema_of(schema, "PagedApi's schema")
-        if known is not None:
-            _check_columns(filters, known)
+        own_schema = None if schema is None else schema_of(schema, "PagedApi's schema")
+        if own_schema is not None:
+            _check_columns(filters, own_schema)
         paging = paging if paging is not None else ByPage()
         if urlsplit(url).scheme not in ("http", "https") or "@" in urlsplit(url).netloc:
             raise ValueError("PagedApi's url is http(s)://host/path, and a user's name and password belong in headers=")
@@ -90,7 +90,7 @@ class PagedApi(TableProvider):
             raise ValueError(
                 "at_once, attempts, rows of a page, requests_per_second, max_page_bytes and timeout_s must be positive"
             )
-        self._url, self._schema, self._rows, self._paging = url, known, rows, paging
+        self._url, self._schema, self._rows, self._paging = url, own_schema, rows, paging
         self._filters, self._parameters, self._at_once = tuple(filters), dict(parameters or {}), at_once
         sent = tuple((headers or {}).items())
         self._manners = Manners(sent, timeout_s, attempts, back_off_s, requests_per_second, max_page_bytes)

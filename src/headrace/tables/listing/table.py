@@ -94,8 +94,8 @@ class ListingTable(TableProvider):
         rows = pa.array(itertools.chain.from_iterable([i] * len(part) for i, part in enumerate(parts)), pa.int64())
         self._values = values.take(rows) if values.num_columns else values
         self._partition_columns = frozenset(values.schema.names)
-        known = file_statistics(format, self._files) if statistics else [ContainerStats()] * len(self._files)
-        self._stats = self._with_partition_values(known)
+        found = file_statistics(format, self._files) if statistics else [ContainerStats()] * len(self._files)
+        self._stats = self._with_partition_values(found)
         self._described = frozenset(name.partition(".")[0] for stats in self._stats for name in stats.columns)
 
     def __repr__(self) -> str:
@@ -245,10 +245,10 @@ class ListingTable(TableProvider):
             return list(stats)
         return [
             ContainerStats(
-                {**known.columns, **{n: _constant(v, known.row_count) for n, v in zip(names, key, strict=True)}},
-                known.row_count,
+                {**one.columns, **{n: _constant(v, one.row_count) for n, v in zip(names, key, strict=True)}},
+                one.row_count,
             )
-            for known, key in zip(stats, self._keys(names), strict=True)
+            for one, key in zip(stats, self._keys(names), strict=True)
         ]
 
 

@@ -85,7 +85,7 @@ def main(ctx: hr.SessionContext | None = None) -> dict[str, object]:
     ctx.register_table("sales", Sales())
     kinds = ["workday" if day % 50 else "holiday" for day in range(DAYS)]
     days = pa.table({"day": pa.array(range(DAYS), pa.int32()), "kind": kinds})
-    ctx.register_table("days", hr.MemTable(days))
+    ctx.register_table("days", days)
 
     counted = ctx.collect("SELECT count(*) AS n FROM sales").to_pylist()
     newest = ctx.sql("SELECT day, amount FROM sales ORDER BY day DESC, amount LIMIT 2")

@@ -41,7 +41,7 @@ def main(ctx: hr.SessionContext | None = None) -> list[dict[str, Any]]:
     if ctx is None:
         with hr.SessionContext() as own:
             return main(own)
-    ctx.register_table("products", hr.MemTable(PRODUCTS), replace=True)
+    ctx.register_table("products", PRODUCTS, replace=True)
     sink = ctx.register_streaming_table("sales", SCHEMA, capacity=1)
     updates = []
     try:

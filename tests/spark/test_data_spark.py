@@ -63,6 +63,20 @@ def test_collect_stream_and_explain_take_parameters_and_names(ctx: hr.SessionCon
             run(ctx.spark.range(3), data=ROWS)
 
 
+def test_sql_name_that_was_not_given_is_told_with_those_that_were(ctx: hr.SessionContext) -> None:
+    with pytest.raises(hr.HeadraceError, match=r"the query has \{orders\}, and the names given are order, n"):
+        ctx.sql("SELECT {orders.id} FROM {order} WHERE id > {n}", order=ROWS, n=1)
+
+
+def test_query_that_is_no_query_says_how_to_make_one(ctx: hr.SessionContext) -> None:
+    with pytest.raises(TypeError, match=r"not DataFrame; ctx\.read_table"):
+        ctx.collect(DATA["pandas"])
+    with pytest.raises(hr.RegistrationError, match=r"\{t\} in a query .* pass frame\.collect\(\)"):
+        ctx.sql("SELECT * FROM {t}", t=pl.LazyFrame(ROWS))
+    with pytest.raises(hr.RegistrationError, match=r"\{t\} in a query .*pass an instance, MemTable\(\.\.\.\)"):
+        ctx.sql("SELECT * FROM {t}", t=hr.MemTable)
+
+
 def test_sql_without_names_leaves_braces_alone(ctx: hr.SessionContext) -> None:
     assert ctx.sql("SELECT '{x}' AS text").collect()[0].text == "{x}"
     with pytest.raises(ParseException):

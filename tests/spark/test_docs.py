@@ -18,7 +18,7 @@ from places import EXAMPLES
 from session_settings import session_settings
 
 ELSEWHERE = {
-    "docs/howto/connect.md",  # tests/process/test_connect.py: needs a server
+    "docs/howto/connect.md",  # tests/process/connect/test_connect.py: needs a server
     "docs/howto/testing.md",  # tests/unit/test_check_findings.py: needs no Spark
 }
 VISITS = """

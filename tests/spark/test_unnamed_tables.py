@@ -77,9 +77,11 @@ def test_data_is_forgotten_before_the_jvm_needs_memory_itself(
 ) -> None:
     """The JVM sees a few small objects, and would collect them when it needs memory itself: after hundreds."""
     monkeypatch.setattr(unnamed, "_COLLECTED_BYTES", 8 << 20)
-    for _ in range(60):
+    most = 0
+    for _ in range(200):
         ctx.read_table({"a": np.zeros(1 << 17)})  # of 1 MiB
-    wait_until(lambda: held(ctx) < 20, what="the JVM to tell of its garbage")
+        most = max(most, held(ctx))
+    assert most < 150  # the JVM tells of its garbage a few collections later
 
 
 def test_closed_context_reads_no_table(ctx: hr.SessionContext) -> None:

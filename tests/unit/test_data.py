@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import duckdb
 import numpy as np
@@ -129,12 +131,79 @@ def test_mem_table_reads_such_a_stream_now() -> None:
         ({"a": 1}, "here takes a TableProvider or data, not dict: a dict of columns has a list for each name"),
         ([], "not list: an empty list has no columns"),
         ([1, 2], "not list: a list of rows has a dict for each row"),
+        ({}, "not dict: an empty dict has no columns"),
+        ([{}], "here: the rows are dicts without a key"),
+        ({1: [2]}, "here: the names of columns are text, but the dict has the key 1"),
+        (pl.LazyFrame({"a": [1]}), r"not LazyFrame: it is a query that has not run yet; pass frame\.collect\(\)"),
+        (pl.DataFrame({"a": [object()]}), "here: the column 'a' has Python objects"),
     ],
-    ids=["mixed", "no row", "no name", "lengths", "mixed pandas", "series", "scalars", "empty", "numbers"],
+    ids=[
+        *("mixed", "no row", "no name", "lengths", "mixed pandas", "series", "scalars", "empty", "numbers"),
+        *("empty dict", "empty rows", "no name of a list", "lazy polars", "objects of polars"),
+    ],
 )
 def test_provider_for_data_that_is_no_table_says_why(value: Any, words: str) -> None:
     with pytest.raises(hr.RegistrationError, match=words):
         provider_for(value, "here")
+
+
+DAY = datetime.date(2026, 1, 1)
+HOUR = datetime.datetime(2026, 1, 1, 5)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [DAY, HOUR],
+        [HOUR.replace(tzinfo=datetime.UTC), HOUR],
+        [HOUR, HOUR.replace(tzinfo=datetime.UTC)],
+        [pd.Timestamp("2026-01-01T00:00:00.000000001")],
+        [b"x", "y"],
+        [{"at": [DAY]}, {"at": [HOUR]}],
+    ],
+    ids=["day and hour", "zone and none", "none and zone", "nanosecond", "bytes and text", "nested"],
+)
+@pytest.mark.parametrize("kind", ["rows", "columns", "pandas"])
+def test_values_that_pyarrow_would_change_are_refused(kind: str, values: list[Any]) -> None:
+    data: Any = {
+        "rows": [{"a": value} for value in values],
+        "columns": {"a": values},
+        "pandas": pd.DataFrame({"a": pd.Series(values, dtype=object)}),
+    }[kind]
+    with pytest.raises(hr.RegistrationError, match=r"here: .*column 'a'.* would become"):
+        provider_for(data, "here")
+
+
+@pytest.mark.parametrize("kind", ["rows", "columns", "pandas"])
+def test_values_of_one_kind_of_time_are_kept(kind: str) -> None:
+    twice = datetime.datetime(2025, 10, 26, 2, 30, tzinfo=ZoneInfo("Europe/Zurich"))  # an hour that comes twice
+    columns: dict[str, list[Any]] = {
+        "day": [DAY, None],
+        "hour": [HOUR, None],
+        "instant": [twice, twice.replace(fold=1)],
+        "bytes": [b"x", None],
+    }
+    data: Any = {
+        "rows": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
+        "columns": columns,
+        "pandas": pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()}),
+    }[kind]
+    table = table_of(data)
+    assert table is not None
+    assert table["instant"].cast(pa.timestamp("s", "UTC")).cast(pa.int64()).to_pylist() == [1761438600, 1761442200]
+    assert {name: table[name].to_pylist() for name in ("day", "hour", "bytes")} == {
+        name: columns[name] for name in ("day", "hour", "bytes")
+    }
+
+
+@pytest.mark.parametrize(
+    "index",
+    [pd.Index([7], name="x"), pd.MultiIndex.from_tuples([(1, 2)], names=["k", "k"])],
+    ids=["as a column", "as a level"],
+)
+def test_pandas_index_with_a_name_that_is_taken_says_how_to_rename_it(index: Any) -> None:
+    with pytest.raises(hr.RegistrationError, match=r"its index has the name '[xk]'.*rename_axis.*reset_index"):
+        provider_for(pd.DataFrame({"x": [1]}, index=index), "here")
 
 
 def test_recognising_data_imports_no_library_of_frames() -> None:

@@ -86,6 +86,11 @@ def test_glob_takes_what_it_matches_and_finds_folders_below(tmp_path: Path) -> N
         hr.DatasetTable(f"{tmp_path}/**/*.orc")
 
 
+def test_path_that_is_not_there_is_named_with_where_it_was_looked_for() -> None:
+    with pytest.raises(FileNotFoundError, match=r"there is no file or folder 'nowhere' \(looked for in /"):
+        hr.DatasetTable("nowhere")
+
+
 def test_path_with_a_bracket_that_exists_is_a_path(tmp_path: Path) -> None:
     folder = tmp_path / "a[1]"
     folder.mkdir()

@@ -6,6 +6,7 @@ import asyncio
 import datetime
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pandas as pd
 import polars as pl
@@ -185,6 +186,31 @@ def test_write_what_is_no_data_names_what_is() -> None:
     for data in (5, "text", iter([]), [1]):
         with pytest.raises(TypeError, match="a frame, a list of dicts"):
             sink.write(data)
+
+
+def test_write_an_hour_that_comes_twice_keeps_the_instant() -> None:
+    twice = datetime.datetime(2025, 10, 26, 2, 30, tzinfo=ZoneInfo("Europe/Zurich"))
+    rows = [{"t": twice}, {"t": twice.replace(fold=1)}]
+    found = written(rows, pa.schema([("t", pa.timestamp("us", "UTC"))]))
+    assert [row["t"].timestamp() for row in found] == [1761438600, 1761442200]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"i": 1, "f": 2}, r"one row is a list of one dict, \[row\]"),
+        (pl.Series("i", [1]), "Series is a single column, not a table"),
+        (pl.LazyFrame({"i": [1]}), r"use frame\.collect\(\)"),
+        (pl.DataFrame({"i": [object()]}), "the column 'i' has Python objects"),
+    ],
+    ids=["one dict", "series", "lazy", "objects"],
+)
+@pytest.mark.filterwarnings("error")
+def test_write_what_is_nearly_data_says_what_to_write(data: Any, words: str) -> None:
+    sink, _ = new_sink(SCHEMA)
+    with pytest.raises(TypeError, match=words):
+        sink.write(data)
+    assert sink.stats.batches_written == 0
 
 
 def test_async_with_sink_closes_it_at_the_end_and_fails_it_by_an_error() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+
+from headrace.arrow.python_values import first_changed
 
 
 def table_of(value: Any) -> pa.Table | None:
@@ -13,7 +15,8 @@ def table_of(value: Any) -> pa.Table | None:
 
     Data: whatever has ``__arrow_c_stream__`` or ``__arrow_c_array__``, pandas frames (their index only where it has a
     name), a list of dicts, a dict of columns. A stream is read to its end.
-    Raises TypeError for data that is no table: a single column, a column of mixed types, columns of several lengths.
+    Raises TypeError for data that is no table: a single column, a column of mixed types, columns of several lengths,
+    an index with the name of a column.
     """
     if isinstance(value, type):
         return None
@@ -21,16 +24,33 @@ def table_of(value: Any) -> pa.Table | None:
         return value
     if is_pandas_frame(value):
         return _converted(value, pandas_table)
-    if hasattr(value, "__arrow_c_stream__") or hasattr(value, "__arrow_c_array__"):
-        try:
-            return pa.table(value)
-        except pa.ArrowInvalid as error:  # a Series, an Array, a ChunkedArray: Arrow, but of one column
-            raise TypeError(f"{type(value).__name__} is a single column, not a table: {error}") from error
+    if hasattr(value, "__arrow_c_stream__"):
+        return reader_of(value).read_all()
+    if hasattr(value, "__arrow_c_array__"):
+        return _exported(value, pa.table)
     if is_rows(value):
         return _table_of_rows(value)
     if isinstance(value, dict):
-        return _converted(value, pa.table)
+        return _table_of_columns(value)
     return None
+
+
+def reader_of(value: Any) -> pa.RecordBatchReader:
+    """What ``__arrow_c_stream__`` gives. Raises TypeError where that is no table, or holds Python's own objects."""
+    if type(value).__module__.partition(".")[0] == "polars":
+        for name, type_ in getattr(value, "schema", {}).items():
+            if str(type_) == "Object":  # polars would hand out their addresses
+                raise TypeError(f"the column {name!r} has Python objects, which Arrow does not know; cast it in polars")
+    return _exported(value, pa.RecordBatchReader.from_stream)
+
+
+def _exported(value: Any, read: Callable[[Any], Any]) -> Any:
+    try:
+        return read(value)
+    except pa.ArrowInvalid as error:
+        if "non-struct" in str(error):  # a Series, an Array, a ChunkedArray: Arrow, but of one column
+            raise TypeError(f"{type(value).__name__} is a single column, not a table: {error}") from error
+        raise TypeError(f"Arrow cannot read the {type(value).__name__}: {error}") from error
 
 
 def is_data(value: Any) -> bool:
@@ -49,6 +69,11 @@ def is_one_shot(value: Any) -> bool:
 def is_pandas_frame(value: Any) -> bool:
     library = type(value).__module__.partition(".")[0]
     return library == "pandas" and hasattr(value, "columns") and hasattr(value, "index")
+
+
+def is_lazy_frame(value: Any) -> bool:
+    """Whether it is one of polars'."""
+    return type(value).__module__.partition(".")[0] == "polars" and type(value).__name__ == "LazyFrame"
 
 
 def is_rows(value: Any) -> bool:
@@ -71,12 +96,22 @@ def _is_column(value: Any) -> bool:
 
 
 def pandas_table(frame: Any) -> pa.Table:
-    """A pandas frame with the levels of its index that have a name. Raises ArrowException."""
+    """A pandas frame with the levels of its index that have a name. Raises ArrowException or TypeError."""
+    names = [*map(str, frame.columns), *(str(name) for name in frame.index.names if name is not None)]
+    if twice := [name for name in names[len(frame.columns) :] if names.count(name) > 1]:
+        raise TypeError(
+            f"its index has the name {twice[0]!r}, and so has a column or another level; give it another one with "
+            "frame.rename_axis(...), or leave it out with frame.reset_index(drop=True)"
+        )
     unnamed = [i for i, name in enumerate(frame.index.names) if name is None]
     keep = len(unnamed) < frame.index.nlevels
     if keep and unnamed:
         frame = frame.droplevel(unnamed)
-    return pa.Table.from_pandas(frame, preserve_index=keep)
+    table = pa.Table.from_pandas(frame, preserve_index=keep)
+    for i, name in enumerate(frame.columns):
+        if frame.dtypes.iloc[i].kind == "O":  # of Python's values, as in a list
+            _check_kept(str(name), frame.iloc[:, i].tolist(), table.column(i))
+    return table
 
 
 def row_names(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
@@ -95,15 +130,45 @@ def row_names(rows: Sequence[Mapping[Any, Any]]) -> list[str]:
 def _table_of_rows(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """``pa.Table.from_pylist`` would leave out the keys that the first row does not have."""
     names = row_names(rows)
-    columns = {name: _column(name, [row.get(name) for row in rows]) for name in names}
-    return pa.table(columns)
+    if not names:
+        raise TypeError("the rows are dicts without a key, so the table has no columns")
+    return pa.table({name: _column(name, [row.get(name) for row in rows]) for name in names})
 
 
-def _column(name: str, values: list[Any]) -> pa.Array:
+def _table_of_columns(columns: Mapping[str, Any]) -> pa.Table:
+    for name in columns:
+        if not isinstance(name, str):
+            raise TypeError(f"the names of columns are text, but the dict has the key {name!r}")
+    lists = {name: _column(name, values) for name, values in columns.items() if isinstance(values, (list, tuple))}
+    return _converted({**columns, **lists}, pa.table)
+
+
+def _column(name: str, values: Sequence[Any]) -> pa.Array:
     try:
-        return pa.array(values)
+        array = pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise TypeError(f"the values of column {name!r} are not of one type: {error}") from error
+        raise TypeError(f"the values of column {name!r} are not of one type that Arrow knows: {error}") from error
+    _check_kept(name, values, array)
+    return array
+
+
+def _check_kept(name: str, values: Sequence[Any], array: pa.Array | pa.ChunkedArray) -> None:
+    """pyarrow makes days of instants after a day, UTC of hours without a zone, microseconds of nanoseconds."""
+    if _may_change(array.type) and (found := first_changed(values, array.to_pylist())):
+        value, kept = found
+        raise TypeError(
+            f"the values of column {name!r} are not of one type that Arrow knows: {value!r} would become {kept!r} as "
+            f"{array.type}"
+        )
+
+
+def _may_change(type_: pa.DataType) -> bool:
+    kind = pa.types
+    if kind.is_nested(type_):
+        return any(_may_change(type_.field(i).type) for i in range(type_.num_fields))
+    if (kind.is_timestamp(type_) or kind.is_duration(type_)) and type_.unit == "ns":
+        return False  # numpy's own, whole
+    return bool(kind.is_temporal(type_) or kind.is_binary(type_))
 
 
 def _converted(value: Any, convert: Any) -> pa.Table:
@@ -111,10 +176,6 @@ def _converted(value: Any, convert: Any) -> pa.Table:
     try:
         table: pa.Table = convert(value)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        if isinstance(value, dict):
-            for name, column in value.items():
-                if isinstance(column, (list, tuple)):
-                    _column(name, list(column))
         text = ", ".join(map(str, error.args))
         raise TypeError(f"the {type(value).__name__} is no table: {text}") from error
     return table

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -22,12 +23,17 @@ def array_of(values: Sequence[Any], field: pa.Field) -> pa.Array:
         raise SchemaMismatchError(
             f"column {field.name!r}: a value is no {field.type}: {error}; nothing was written"
         ) from error
-    for value, kept in zip(values, made, strict=True):
-        if not _is_same(value, kept):
-            raise SchemaMismatchError(
-                f"column {field.name!r}: the value {value!r} would become {kept!r} as {field.type}; nothing was written"
-            )
+    if found := first_changed(values, made):
+        value, kept = found
+        raise SchemaMismatchError(
+            f"column {field.name!r}: the value {value!r} would become {kept!r} as {field.type}; nothing was written"
+        )
     return array
+
+
+def first_changed(values: Iterable[Any], made: Iterable[Any]) -> tuple[Any, Any] | None:
+    """The first of the values that is another one in ``made``, and what it is there; None if all are the same."""
+    return next((pair for pair in zip(values, made, strict=True) if not _is_same(*pair)), None)
 
 
 def _is_same(value: Any, kept: Any) -> bool:
@@ -39,4 +45,13 @@ def _is_same(value: Any, kept: Any) -> bool:
         value = list(value.items())
     if isinstance(value, (list, tuple)) and isinstance(kept, (list, tuple)):
         return len(value) == len(kept) and all(map(_is_same, value, kept))
-    return bool(value == kept or (value != value and (kept is None or kept != kept)))
+    if kept is None or kept != kept:
+        return _is_missing(value)
+    if isinstance(value, datetime) and isinstance(kept, datetime) and value.tzinfo and kept.tzinfo:
+        value, kept = value.astimezone(UTC), kept.astimezone(UTC)  # an hour that comes twice equals none elsewhere
+    return bool(value == kept)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether it is None, NaN, or one of pandas' own; pandas' NA has no truth."""
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import pyarrow as pa
 
 from headrace.arrow.async_batches import AsyncBatches
+from headrace.arrow.data import is_lazy_frame
 
 
 class ArrowStreamExportable(Protocol):
@@ -80,6 +81,8 @@ def hint_for(value: Any) -> str:
         return "; use Table.to_batches()"
     if library == "pandas" and hasattr(value, "columns"):
         return "; use pyarrow.RecordBatch.from_pandas(frame, schema=schema, preserve_index=False)"
+    if is_lazy_frame(value):  # before it is asked for its columns, which warns
+        return "; use frame.collect()"
     if library == "polars" and hasattr(value, "columns"):
         return "; use frame.to_arrow().cast(schema).to_batches()"
     if isinstance(value, dict) and all(isinstance(column, (list, tuple)) for column in value.values()):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.arguments import checked
 from headrace.arrow.conversion import batch_converter
 from headrace.arrow.damage import DamageCheck
-from headrace.arrow.data import is_pandas_frame, row_names, table_of
+from headrace.arrow.data import is_pandas_frame, reader_of, row_names, table_of
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import NullCheck
 from headrace.arrow.python_values import array_of
@@ -248,8 +248,10 @@ class _Intake:
         if isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
             return self._schema, iter([self._batch_of_rows(data)])
         if hasattr(data, "__arrow_c_stream__") and not is_pandas_frame(data):
-            reader = pa.RecordBatchReader.from_stream(data)
+            reader = reader_of(data)
             return reader.schema, iter(reader)
+        if isinstance(data, dict) and not any(hasattr(column, "__len__") for column in data.values()):
+            raise TypeError(f"cannot write a dict to {self._table}: one row is a list of one dict, [row]")
         table = table_of(data)
         if table is None:
             raise TypeError(

@@ -48,7 +48,7 @@ from headrace.spark.sql_names import with_frames
 from headrace.spark.unknown_tables import naming_near_tables, near_names
 from headrace.spark.unnamed import keep_with
 from headrace.spill.arrow_spill import ArrowSpill
-from headrace.tables.choose import provider_for
+from headrace.tables.choose import is_table, provider_for
 
 if TYPE_CHECKING:
     from headrace.spark.connect.session import ConnectSpark
@@ -351,7 +351,7 @@ class SessionContext:
         ``ctx.sql("SELECT * FROM {orders} WHERE id > {n}", orders=frame, n=3)``.
         """
         self._require_open()
-        found = with_frames(names, lambda value, name: self._read_table(value, f"{{{name}}} in a query"))
+        found = with_frames(query, names, lambda value, name: self._read_table(value, f"{{{name}}} in a query"))
         with naming_near_tables(self.table_names), self._attached.errors_of_spark():
             frame = self._spark.sql(query, args, **found)
         if is_connect(self._spark):
@@ -437,7 +437,8 @@ class SessionContext:
             with self._attached.errors():  # catalogs and table functions are asked while Spark analyses the query
                 return self.sql(query, args, **names)
         if not hasattr(query, "sparkSession"):
-            raise TypeError(f"a query is SQL text or a Spark DataFrame, not {type(query).__name__}")
+            advice = "; ctx.read_table(...) makes one of a table or data" if is_table(query) else ""
+            raise TypeError(f"a query is SQL text or a Spark DataFrame, not {type(query).__name__}{advice}")
         if args is not None or names:
             raise TypeError("args and names belong to a query as SQL text; a DataFrame has its own already")
         return query

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from headrace.arrow.data import is_data, is_one_shot
+from headrace.arrow.data import is_data, is_lazy_frame, is_one_shot
 from headrace.errors import RegistrationError
 from headrace.provider import TableProvider
 from headrace.tables.dataset.table import DatasetTable
@@ -63,6 +63,10 @@ def _advice(value: Any) -> str:
         return f"wrap it in hr.{'DatasetTable' if _is_dataset(value) else 'MemTable'}(...)"
     if isinstance(value, (list, tuple)) and not value:
         return "an empty list has no columns; for an empty table pass schema.empty_table()"
+    if is_lazy_frame(value):
+        return "it is a query that has not run yet; pass frame.collect()"
+    if isinstance(value, dict) and not value:
+        return "an empty dict has no columns; for an empty table pass schema.empty_table()"
     if isinstance(value, dict):
         return "a dict of columns has a list for each name"
     if isinstance(value, (list, tuple)):

@@ -92,7 +92,11 @@ def _files(source: str, filesystem: Any) -> list[str]:
         filesystem, path = fs.FileSystem.from_uri(source) if "://" in source else (fs.LocalFileSystem(), source)
     elif not isinstance(filesystem, fs.FileSystem):
         return [source]  # one of fsspec's, or a URI: pyarrow knows what to make of it
-    if filesystem.get_file_info(path).type is not fs.FileType.Directory:
+    kind = filesystem.get_file_info(path).type
+    if kind is fs.FileType.NotFound:
+        here = f" (looked for in {os.getcwd()})" if isinstance(filesystem, fs.LocalFileSystem) else ""
+        raise FileNotFoundError(f"there is no file or folder {source!r}{here}")
+    if kind is not fs.FileType.Directory:
         return [source]
     found = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
     root = path.rstrip("/")

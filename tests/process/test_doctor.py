@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import environments
 from tools.trials import environment_without
 
 JAVA_COMMANDS = ("java", "javac", "jar")
@@ -125,3 +126,21 @@ print(subprocess.run([home + "/bin/java", *arguments], capture_output=True, text
     echo.chmod(0o755)
     done = subprocess.run([sys.executable, "-c", script, str(echo)], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n") == ["[-cp]", "[a b]", "[--add-modules=java.se]", "[]", "[Main]", ""]
+
+
+def test_java_of_the_matrix_is_that_of_the_extra_where_the_machine_has_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    environments.jdk.cache_clear()
+    home = environments.jdk("21")
+    environments.jdk.cache_clear()
+    assert home is not None
+    told = subprocess.run(
+        [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert 'version "21' in told.stderr

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tools import compatibility, environments
+from tools import compatibility
 from tools.environments import SPARKS
 from tools.matrix import cells
 
@@ -57,21 +56,3 @@ def test_result_of_a_cell_replaces_the_word_that_it_could_not_be_run(
     short = replace(cell, tests="session")
     compatibility.record(short, compatibility.Result("2026-01-02", passed=3), cells())
     assert list(compatibility.load()) == [short]
-
-
-def test_java_of_the_matrix_is_that_of_the_extra_where_the_machine_has_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    environments.jdk.cache_clear()
-    home = environments.jdk("21")
-    environments.jdk.cache_clear()
-    assert home is not None
-    told = subprocess.run(
-        [f"{home}/bin/java", "--add-modules=jdk.incubator.vector", "-version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert 'version "21' in told.stderr

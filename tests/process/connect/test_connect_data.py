@@ -74,3 +74,23 @@ def test_connect_table_planned_beside_the_server_is_dropped_there(spark: Any) ->
         frame = context.read_table(ROWS)
         assert len(spark.sql(shown).collect()) == 1
         assert frame.count() == 2
+
+
+def test_connect_names_agree_after_a_view_was_dropped(planned: hr.SessionContext) -> None:
+    for name in ("t", "u"):
+        planned.register_table(name, ROWS)
+    planned.spark.sql("DROP VIEW t").collect()
+    assert planned.table_names() == ["u"]
+    assert not planned.table_exists("t")
+    planned.register_table("t", ROWS)
+    assert planned.sql("SELECT * FROM t").count() == 2
+
+
+def test_connect_table_is_not_forgotten_because_the_server_cannot_ask_for_it(spark: Any) -> None:
+    with hr.SessionContext(spark) as context:
+        context.register_table("t", ROWS)
+        endpoint: Any = context._attached.endpoint
+        endpoint.close()
+        with pytest.raises(hr.TransportError, match="cannot reach the Python process"):
+            context.table_exists("t")
+        assert context._registry.find("t") is not None

@@ -134,7 +134,10 @@ class ConnectSpark(AttachedSpark):
         try:
             view = self.spark.table(f"`{name}`")
             return bool(view.sameSemantics(self.spark.table(f"`{self.catalog}`.`{name}`")))
-        except AnalysisException:  # there is none
+        except AnalysisException as error:
+            behind = self.error_behind(error)
+            if isinstance(behind, TransportError):  # the server cannot ask this process: the view may be there
+                raise behind from None
             return False
 
     def claim(self, name: str) -> bool:

@@ -14,9 +14,9 @@ from places import EXAMPLES
 
 
 @pytest.mark.daily
-def test_readme_first_block_runs_as_a_script(tmp_path: Path) -> None:
+def test_readme_code_runs_as_a_script(tmp_path: Path) -> None:
     script = tmp_path / "readme.py"
-    script.write_text(python_blocks("README.md")[0])
+    script.write_text("\n".join(python_blocks("README.md")))
     done = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=120, cwd=tmp_path, env=dict(os.environ)
     )

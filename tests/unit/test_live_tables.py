@@ -15,9 +15,14 @@ from headrace.arrow.types import wire_schema
 from headrace.execute.live import LivePlan, LiveTable, MergingSource
 from headrace.negotiate.negotiation import Negotiation
 from headrace.negotiate.registry import RegisteredTable
+from headrace.push.channel import Channel
+from headrace.push.packing import Packing
+from headrace.push.sink import TableSink
+from headrace.push.table import PushTable
 from headrace.tables.adbc.access import AdbcStream
 from headrace.tables.flight.stream import FlightStream
 from headrace.testing import check_provider
+from headrace.transport import driver_partition
 from headrace.transport.driver_partition import DriverPartition
 from headrace.transport.protocol import FRAME_HEADER, FrameKind
 from headrace.transport.seal import Seals
@@ -164,3 +169,20 @@ def test_interruptible_is_whatever_has_interrupt(source: Any, expected: bool) ->
 @pytest.mark.parametrize("kind", [AdbcStream, FlightStream])
 def test_interruptible_streams_of_ready_made_tables(kind: type) -> None:
     assert issubclass(kind, hr.Interruptible)
+
+
+def test_reader_that_vanishes_without_a_word_is_told_as_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The endpoint tells why, as a rule; on a busy machine it may be late."""
+    monkeypatch.setattr(driver_partition, "_REASON_SECONDS", 0.05)
+    channel: Channel[Any] = Channel("t")
+    packing = Packing(NUMBERS, channel.capacity)
+    sink = TableSink(channel, packing)
+    partition = DriverPartition(Negotiation(registered(PushTable("t", channel, packing))).plan().task(), 0, 7)
+    sink.write(numbers(1))
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with theirs, pytest.raises(OSError):
+        partition.serve(theirs, NONCE, Seals(None, None))
+    with pytest.raises(hr.ScanEndedError) as caught:
+        sink.write(numbers(2))
+    assert caught.value.reason == "lost"

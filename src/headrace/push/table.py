@@ -129,7 +129,7 @@ class ChannelStream(MergingSource):
 
     def close(self) -> None:
         """The reading side is done; before the end of the stream that is an early end."""
-        self.interrupt(Ending("limit", "the query needs no more rows (its limit was reached)"))
+        self.interrupt(self._lost or Ending("limit", "the query needs no more rows (its limit was reached)"))
 
 
 def _why_ended(error: str) -> Ending:

@@ -17,6 +17,7 @@ from headrace.transport.seal import Seals
 from headrace.transport.serve import serve_partition
 
 _REASON_SECONDS = 1.0
+_READER_GONE = Ending("lost", "its reader went away, and nothing tells why")
 
 
 class ServingThread:
@@ -63,7 +64,8 @@ class DriverPartition:
 
     def _await_reason(self) -> None:
         """The endpoint's thread is about to notice too, and to hear why: the producer should be told that."""
-        self._stopped.wait(_REASON_SECONDS)
+        if not self._stopped.wait(_REASON_SECONDS):
+            self._thread.stop.request(_READER_GONE)
 
 
 class ReceivingPartition:

@@ -30,8 +30,8 @@ class Echo:
 
     def __call__(self, partition: int, attempt: int, batches: Iterator[pa.RecordBatch]) -> bytes:
         rows = count = checksum = 0
-        self._say("begun")
         try:
+            self._say("begun")  # inside: it may be stopped from here on
             self._do(0)
             for batch in batches:
                 count += 1

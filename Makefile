@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 JAR := src/headrace/headrace-connector.jar
 PYTHON_CODE := src tests examples benchmarks faults tools setup.py
 ARCHIVE := $(VENV)/spark-classes.jsa
-JAVA_SOURCES := $(shell find connector/src/main -name '*.java')
+JAVA_SOURCES := $(shell find connector/src/main -type f)
 
 # Several processes of tests, each with a Spark of its own. A file's tests stay together, as they share what is costly to
 # start. Some wait more than they work (for a silent peer, for a JVM): more at a time than there are cores.

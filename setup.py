@@ -18,6 +18,7 @@ from setuptools.command.editable_wheel import editable_wheel
 
 ROOT = Path(__file__).parent
 SOURCES = ROOT / "connector" / "src" / "main" / "java"
+RESOURCES = ROOT / "connector" / "src" / "main" / "resources"
 JAR = ROOT / "src" / "headrace" / "headrace-connector.jar"
 
 
@@ -28,6 +29,7 @@ def build_connector() -> None:
         if JAR.exists():
             return  # building from a tree that carries the jar only
         sys.exit(f"no Java sources under {SOURCES}")
+    sources += [path for path in RESOURCES.rglob("*") if path.is_file()]
     if JAR.exists() and JAR.stat().st_mtime > max(source.stat().st_mtime for source in sources):
         return
     spec = importlib.util.find_spec("pyspark")
@@ -37,7 +39,8 @@ def build_connector() -> None:
         compile_connector(Path(spec.origin).parent / "jars", Path(classes))
         JAR.parent.mkdir(parents=True, exist_ok=True)
         scratch = JAR.with_suffix(".tmp")
-        subprocess.run([_tool("jar"), "--create", "--file", str(scratch), "-C", classes, "."], check=True)
+        contents = ["-C", classes, ".", "-C", str(RESOURCES), "."]
+        subprocess.run([_tool("jar"), "--create", "--file", str(scratch), *contents], check=True)
         scratch.replace(JAR)
 
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 BATCH_ROWS = 65_536
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.float64()), ("k", pa.int32()), ("s", pa.string())])
 SPARK_SCHEMA = "id long, v double, k int, s string"
 NAMES = 50
 KEYS = 1000
+FEW_KEYS = 97
 WIDE_COLUMNS = 100
 WIDE_SCHEMA = pa.schema([(f"c{i}", pa.int64() if i % 2 == 0 else pa.float64()) for i in range(WIDE_COLUMNS)])
 NESTED_SCHEMA = pa.schema(
@@ -30,6 +32,7 @@ SCHEMAS = {
     "nested": NESTED_SCHEMA,
     "dictionary": DICTIONARY_SCHEMA,
     "decoded": SCHEMA,
+    "numbered": SCHEMA,
 }
 
 
@@ -39,12 +42,15 @@ def base_batch(rows: int = BATCH_ROWS, shape: str = "narrow") -> pa.RecordBatch:
     return _MAKERS[shape](rows)
 
 
-def batches(rows: int, batch_rows: int = BATCH_ROWS, shape: str = "narrow") -> Iterator[pa.RecordBatch]:
-    """``rows`` rows in batches of ``batch_rows``."""
+def batches(rows: int, batch_rows: int = BATCH_ROWS, shape: str = "narrow", first: int = 0) -> Iterator[pa.RecordBatch]:
+    """``rows`` rows in batches of ``batch_rows``; numbered ones have ids of their own, which begin with ``first``."""
     base = base_batch(batch_rows, shape)
     while rows > 0:
         batch = base if rows >= batch_rows else base.slice(0, rows)
         rows -= batch.num_rows
+        if shape == "numbered":
+            batch = batch.set_column(0, "id", pc.add(batch.column(0), first))
+            first += batch.num_rows
         yield batch
 
 
@@ -71,6 +77,13 @@ def _dictionary(rows: int) -> pa.RecordBatch:
 def _decoded(rows: int) -> pa.RecordBatch:
     """The same rows as plain text."""
     return _dictionary(rows).cast(SCHEMA)
+
+
+def _numbered(rows: int) -> pa.RecordBatch:
+    """As narrow, but ``k`` has few values and ``s`` a thousand."""
+    keys = pa.array(np.random.default_rng(9).integers(0, FEW_KEYS, rows).astype(np.int32))
+    names = pa.array([f"name{i % KEYS}" for i in range(rows)])
+    return _narrow(rows).set_column(2, SCHEMA.field("k"), keys).set_column(3, SCHEMA.field("s"), names)
 
 
 def _wide(rows: int) -> pa.RecordBatch:
@@ -107,4 +120,5 @@ _MAKERS: dict[str, Callable[[int], pa.RecordBatch]] = {
     "nested": _nested,
     "dictionary": _dictionary,
     "decoded": _decoded,
+    "numbered": _numbered,
 }

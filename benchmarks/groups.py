@@ -20,8 +20,12 @@ from benchmarks import (
     results,
     shapes,
     startup,
+    stream,
     tpcds,
     tpch,
+    work,
+    write,
+    writers,
 )
 from benchmarks.bench import Bench
 from benchmarks.harness import Case, Figure, Probe, Result
@@ -74,14 +78,18 @@ GROUPS = (
     Group("columns", columns.cases),
     Group("parquet", parquet.cases),
     Group("deeper", deeper.cases),
+    Group("work", work.cases),
     Group("push", push.cases),
     Group("latency", latency.cases),
     Group("results", results.cases),
+    Group("write", write.cases),
     Group("data_source", data_source.cases),
+    Group("stream", stream.cases),
     Group("growth", growth.cases, lambda measured: ([], growth.figures(measured))),
     Group("tpch", _tpch, _tpch_totals, costly=True, warm=False, quick_rounds=1),
     Group("tpcds", _tpcds, _tpcds_totals, costly=True, full_only=True, warm=False, quick_rounds=1),
     Group("adbc", adbc.cases, costly=True, full_only=True),
+    Group("writers", writers.cases, costly=True, full_only=True),
     Group("connect", connect.cases, costly=True, full_only=True),
     Group("startup", startup.cases),
 )

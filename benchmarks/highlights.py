@@ -35,7 +35,13 @@ SHOWN = (
         "Spark's Python Data Source",
     ),
     Shown("full", "pull: four columns", "Python Data Source", "4 columns, 20 M rows", "Spark's Python Data Source"),
-    Shown("full", "pull: group by string", "Python Data Source", "GROUP BY a string", "Spark's Python Data Source"),
+    Shown(
+        "work",
+        "work: GROUP BY a string of 1,000 values",
+        "Spark, data in JVM memory",
+        "GROUP BY a string, 20 M rows",
+        "Spark over its own memory",
+    ),
     Shown(
         "full",
         "push: from batches to the answer",

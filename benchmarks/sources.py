@@ -43,7 +43,8 @@ class Source:
         return self.rows // self.partitions + (partition < self.rows % self.partitions)
 
     def batches(self, partition: int) -> Iterator[pa.RecordBatch]:
-        for batch in batches(self.rows_of(partition), self.batch_rows, self.shape):
+        first = sum(map(self.rows_of, range(partition)))
+        for batch in batches(self.rows_of(partition), self.batch_rows, self.shape, first):
             if self.seconds_per_batch:
                 time.sleep(self.seconds_per_batch)
             yield batch

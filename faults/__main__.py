@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=300)
     parser.add_argument("--first", type=int, default=0, help="the number of the first run, to repeat some of them")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", default="", help="jobs whose name contains this: write, push, pull")
     parser.add_argument("--json", type=Path, help="write each outcome there, a line each")
     parser.add_argument("--record", action="store_true", help="put the tables into docs/reliability.md")
     arguments = parser.parse_args()
@@ -29,7 +30,7 @@ def main() -> int:
     found: list[Outcome] = []
     began = time.monotonic()
     runs = range(arguments.first, arguments.first + arguments.runs)
-    for outcome in outcomes(arguments.seed, runs, lambda line: print(line, file=sys.stderr, flush=True)):
+    for outcome in outcomes(arguments.seed, runs, _say, arguments.only):
         found.append(outcome)
         mark = "!!" if outcome.is_bad else "ok"
         print(
@@ -45,6 +46,10 @@ def main() -> int:
     if arguments.record:
         _DOCUMENT.write_text(replaced(_DOCUMENT.read_text(), report))
     return 1 if any(outcome.is_bad for outcome in found) else 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

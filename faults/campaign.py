@@ -22,8 +22,13 @@ _RUNS_PER_DRIVER = 25
 _WORKERS = 2
 
 
-def outcomes(seed: int, runs: Sequence[int], said: Callable[[str], None] = lambda line: None) -> Iterator[Outcome]:
-    """The outcome of each run of ``runs``, as it ends. Starts the cluster, and ends all it started in the end."""
+def outcomes(
+    seed: int, runs: Sequence[int], said: Callable[[str], None] = lambda line: None, only: str = ""
+) -> Iterator[Outcome]:
+    """The outcome of each run of ``runs``, as it ends. Starts the cluster, and ends all it started in the end.
+
+    ``only``: jobs whose name has this.
+    """
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faults-", dir=_ROOT)))
         # Short, for the path of the endpoint's socket; and of the drivers alone, so that what is left there is theirs.
@@ -39,6 +44,7 @@ def outcomes(seed: int, runs: Sequence[int], said: Callable[[str], None] = lambd
             block, block_number = left[:_RUNS_PER_DRIVER], left[0] // _RUNS_PER_DRIVER
             done = 0
             settings = _settings(hosts, cluster, directory, seed, block, speculation=block_number % 3 == 2)
+            settings["only"] = only
             for outcome in _driven(hosts, settings, directory, temporary):
                 done += 1
                 yield outcome

@@ -28,7 +28,7 @@ def main(settings: dict[str, object]) -> None:
         list(settings["links"]),  # type: ignore[call-overload]
     )
     for index in list(settings["runs"]):  # type: ignore[call-overload]
-        outcome = run(spark, world, int(str(settings["seed"])), index, sys.stderr)
+        outcome = run(spark, world, int(str(settings["seed"])), index, sys.stderr, str(settings["only"]))
         print(json.dumps(outcome.as_dict()), flush=True)
         if outcome.verdict == Verdict.HANG.value:
             os._exit(HANG_STATUS)

@@ -6,11 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import headrace as hr
+from faults.writes import Written
 
 SCHEMA = pa.schema([("k", pa.int64()), ("n", pa.int64())])
 PARTITIONS = 4
@@ -59,6 +61,9 @@ class Stage:
     """One run: its context, and what the faults act on. Producers look at ``order`` before each batch."""
 
     ctx: hr.SessionContext
+    shared: Path
+    """A directory that does not exist yet, which all hosts would see."""
+    written: Written | None = None
     sinks: dict[str, hr.TableSink] = field(default_factory=dict)
     producers: list[threading.Thread] = field(default_factory=list)
     endings: list[str] = field(default_factory=list)
@@ -113,6 +118,11 @@ class Job:
     run: Callable[[Stage], Any]
     answer: Any
 
+    def wrong_end(self, stage: Stage) -> str:
+        """What must not be, however the job ended: a part that was published. Empty where all is well."""
+        found = None if stage.written is None else stage.written.published()
+        return "" if found is None or found == self.answer else f"{len(found)} of {TOTAL} rows were published"
+
 
 def _pulled(placement: hr.Placement) -> Callable[[Stage], Any]:
     def run(stage: Stage) -> Any:
@@ -146,6 +156,18 @@ def _joined(stage: Stage) -> Any:
     stage.push(PUSHED)
     query = f"SELECT count(*) c, sum(p.n - n.n) d FROM numbers n JOIN {PUSHED} p ON n.n = p.n"
     return stage.ctx.collect(query).to_pylist()
+
+
+def _written(placement: hr.Placement) -> Callable[[Stage], Any]:
+    def run(stage: Stage) -> Any:
+        stage.pull("numbers", hr.Placement.EXECUTORS)
+        stage.written = Written(stage.shared, SCHEMA, placement)
+        stage.ctx.register_table("written", stage.written)
+        stage.at_work.set()
+        stage.ctx.collect("INSERT INTO written SELECT k, n FROM numbers")
+        return stage.written.published()
+
+    return run
 
 
 def _grouped(ctx: hr.SessionContext, table: str) -> Any:
@@ -184,5 +206,14 @@ JOBS = [
     ),
     Job("push, grouped", frozenset({"driver", "push", "shuffle"}), _pushed, _groups()),
     Job("push, streamed back", frozenset({"driver", "push", "result"}), _pushed_and_streamed, list(range(TOTAL))),
+    Job(
+        "write, EXECUTORS",
+        frozenset({"executors", "write"}),
+        _written(hr.Placement.EXECUTORS),
+        list(range(TOTAL)),
+    ),
+    Job(
+        "write, DRIVER", frozenset({"executors", "driver", "write"}), _written(hr.Placement.DRIVER), list(range(TOTAL))
+    ),
     Job("pull joined with push", frozenset({"driver", "push", "shuffle"}), _joined, [{"c": TOTAL, "d": 0}]),
 ]

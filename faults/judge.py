@@ -64,20 +64,22 @@ class Outcome:
         return asdict(self)
 
 
-def chosen(seed: int, index: int, *, network: bool) -> tuple[Job, Fault, random.Random]:
-    """The job and the fault of run ``index``: the same for the same seed."""
+def chosen(seed: int, index: int, *, network: bool, only: str = "") -> tuple[Job, Fault, random.Random]:
+    """The job and the fault of run ``index``: the same for the same seed. ``only``: of jobs whose name has this."""
     rng = random.Random(f"{seed}-{index}")
-    faults = [fault for fault in FAULTS if network or not fault.network]
+    jobs = [job for job in JOBS if only in job.name]
+    roads = frozenset[str]().union(*(job.kinds for job in jobs))
+    faults = [fault for fault in FAULTS if (network or not fault.network) and (not fault.kinds or fault.kinds & roads)]
     fault = faults[index % len(faults)]  # each as often as the others
-    job = rng.choice([job for job in JOBS if not fault.kinds or fault.kinds & job.kinds])
+    job = rng.choice([job for job in jobs if not fault.kinds or fault.kinds & job.kinds])
     return job, fault, rng
 
 
-def run(spark: SparkSession, world: World, seed: int, index: int, log: TextIO) -> Outcome:
+def run(spark: SparkSession, world: World, seed: int, index: int, log: TextIO, only: str = "") -> Outcome:
     """One run in a context of its own. Leaves a dump of all threads in ``log`` where it hangs."""
-    job, fault, rng = chosen(seed, index, network=bool(world.switch))
+    job, fault, rng = chosen(seed, index, network=bool(world.switch), only=only)
     before = _residue()
-    stage = Stage(hr.SessionContext(spark))
+    stage = Stage(hr.SessionContext(spark), world.scratch[0].parent / f"written-{index}-{time.monotonic_ns()}")
     answered = _Answer(stage, job)
     answered.start()
     stage.at_work.wait(30)
@@ -99,6 +101,8 @@ def run(spark: SparkSession, world: World, seed: int, index: int, log: TextIO) -
     producers_s = time.monotonic() - ended if stage.producers else 0.0
     heal(world)
     leaks = _after(stage, before) if verdict is not Verdict.HANG else ""
+    if verdict is not Verdict.HANG and (wrong := job.wrong_end(stage)):
+        verdict, detail = Verdict.WRONG, f"{wrong}; the statement: {detail}"
     return Outcome(
         index, job.name, fault.name, verdict.value, detail, round(ended - injected, 2), round(producers_s, 2), leaks
     )

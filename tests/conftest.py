@@ -68,6 +68,14 @@ def ctx(spark: SparkSession) -> Iterator[hr.SessionContext]:
 
 
 @pytest.fixture
+def provider_alone(spark: SparkSession) -> Iterator[None]:
+    """For tests of what a provider's own answers do: Headrace does nothing of what the provider leaves undone."""
+    spark.conf.set("spark.headrace.workAtSource", "false")
+    yield
+    spark.conf.unset("spark.headrace.workAtSource")
+
+
+@pytest.fixture
 def drops_views(spark: SparkSession) -> Iterator[None]:
     """For tests that hold a table against a view of Spark's own: the views are dropped after each."""
     yield

@@ -15,7 +15,13 @@ PICTURE = ROOT / "docs" / "pictures" / "explain.svg"
 QUERY = "SELECT day, sum(size) FROM events WHERE day >= DATE '2024-01-10' AND level = 'ERROR' GROUP BY day"
 FONT, LINE, PADDING = 13.0, 19.0, 18.0
 BACKGROUND, TEXT, FAINT = "#1b2330", "#d5dce6", "#8b98a9"
-COLOURS = {"EXACT": "#4cc9a8", "INEXACT": "#e9c46a", "UNSUPPORTED": "#f08a5d", "PARTIAL": "#e9c46a"}
+COLOURS = {
+    "EXACT": "#4cc9a8",
+    "HEADRACE": "#4cc9a8",
+    "INEXACT": "#e9c46a",
+    "UNSUPPORTED": "#f08a5d",
+    "PARTIAL": "#e9c46a",
+}
 
 
 def explanation(tutorial: dict[str, Any]) -> str:

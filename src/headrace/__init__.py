@@ -10,7 +10,9 @@ from headrace.errors import (
     DeregisteredError,
     EvaluationError,
     HeadraceError,
+    LogError,
     MissingPackageError,
+    OffsetLostError,
     PlanError,
     ProducerLostError,
     ProviderError,
@@ -24,6 +26,7 @@ from headrace.errors import (
     TableExistsError,
     TransportError,
     UnsupportedTypeError,
+    WriteError,
     WriteTimeout,
 )
 from headrace.expr.nodes import (
@@ -67,10 +70,12 @@ from headrace.pruning.container_stats import ColumnStats, ContainerStats
 from headrace.pruning.guarantee import Bound, Guarantee
 from headrace.pruning.predicate import PruningPredicate, guarantees
 from headrace.push.sink import TableSink
+from headrace.stream import Offset, ReadLimit, StreamProvider
 from headrace.tables.adbc.catalog import AdbcCatalog
 from headrace.tables.adbc.table import AdbcTable
 from headrace.tables.dataset.table import DatasetTable
 from headrace.tables.flight.table import FlightTable
+from headrace.tables.function_sink import FunctionSink
 from headrace.tables.http.paging import ApiFilter, ByCursor, ByOffset, ByPage
 from headrace.tables.http.table import PagedApi
 from headrace.tables.listing.format import DataFile, FileFormat
@@ -79,6 +84,7 @@ from headrace.tables.mem import MemTable
 from headrace.tables.simple import SimpleTable
 from headrace.tables.sorted import SortedTable
 from headrace.tables.streams import StreamTable
+from headrace.write import Message, WritableProvider, WriteLayout, WriteMode, WritePlan, WriteRequest, WriteTask
 
 if typing.TYPE_CHECKING:
     from headrace.spark.data_source.as_data_source import as_data_source
@@ -120,6 +126,7 @@ __all__ = [
     "FileFormat",
     "FilterPushdown",
     "FlightTable",
+    "FunctionSink",
     "Guarantee",
     "HashPartitioning",
     "HeadraceError",
@@ -132,9 +139,13 @@ __all__ = [
     "KeyPartitioning",
     "ListingTable",
     "Literal",
+    "LogError",
     "MemTable",
+    "Message",
     "MissingPackageError",
     "Not",
+    "Offset",
+    "OffsetLostError",
     "Or",
     "PagedApi",
     "Partitioning",
@@ -145,6 +156,7 @@ __all__ = [
     "ProviderError",
     "PruningPredicate",
     "Pushdown",
+    "ReadLimit",
     "RegistrationError",
     "ResultClosedError",
     "ResultStream",
@@ -159,6 +171,7 @@ __all__ = [
     "Statistics",
     "StreamConsumedError",
     "StreamError",
+    "StreamProvider",
     "StreamTable",
     "StringMatch",
     "TableExistsError",
@@ -167,6 +180,13 @@ __all__ = [
     "TransportError",
     "UnknownPartitioning",
     "UnsupportedTypeError",
+    "WritableProvider",
+    "WriteError",
+    "WriteLayout",
+    "WriteMode",
+    "WritePlan",
+    "WriteRequest",
+    "WriteTask",
     "WriteTimeout",
     "as_data_source",
     "from_data_source",

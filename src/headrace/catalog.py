@@ -6,7 +6,11 @@ import datetime
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import pyarrow as pa
+
+from headrace.errors import WriteError
 from headrace.provider import TableProvider
+from headrace.write import WritableProvider
 
 
 class CatalogProvider(ABC):
@@ -34,3 +38,15 @@ class CatalogProvider(ABC):
         ``version`` and ``timestamp`` (in UTC) are those of ``VERSION AS OF`` and ``TIMESTAMP AS OF``; one that has no
         such versions should raise. The provider is asked for its schema right away.
         """
+
+    def create_table(self, schema: str, name: str, columns: pa.Schema) -> WritableProvider:
+        """Make a table that does not exist yet: CREATE TABLE, CREATE TABLE AS SELECT, ``df.writeTo(name).create()``.
+
+        Optional; called when the statement runs. From then on ``table`` should find it. The rows of AS SELECT are then
+        inserted; where that fails, ``drop_table`` is called.
+        """
+        raise WriteError(f"{type(self).__name__} makes no tables: it has no method create_table")
+
+    def drop_table(self, schema: str, name: str) -> bool:
+        """Remove a table: DROP TABLE, a CREATE TABLE AS SELECT that failed. False where there was none. Optional."""
+        raise WriteError(f"{type(self).__name__} drops no tables: it has no method drop_table")

@@ -18,6 +18,9 @@ HeadraceError
 │   ├── WriteTimeout
 │   ├── ProducerLostError
 │   └── DeregisteredError
+├── LogError
+│   └── OffsetLostError
+├── WriteError
 ├── TransportError
 └── MissingPackageError
 """
@@ -145,6 +148,18 @@ class ProducerLostError(StreamError):
 
 class DeregisteredError(StreamError):
     """The table was deregistered while its stream was still open."""
+
+
+class LogError(HeadraceError):
+    """Something about what a stream keeps for later."""
+
+
+class OffsetLostError(LogError):
+    """A streaming query asks for rows that its source does not have any more."""
+
+
+class WriteError(HeadraceError):
+    """A write plan broke the contract, or a write that was planned cannot be done."""
 
 
 class TransportError(HeadraceError):

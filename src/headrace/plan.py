@@ -74,8 +74,8 @@ class Aggregation:
         check_fields(self)
 
     def __repr__(self) -> str:
-        groups = f" GROUP BY {', '.join(map(repr, self.group_by))}" if self.group_by else ""
-        return f"{', '.join(map(repr, self.functions))}{groups}"
+        groups = f"GROUP BY {', '.join(map(repr, self.group_by))}" if self.group_by else ""
+        return " ".join(part for part in (", ".join(map(repr, self.functions)), groups) if part)
 
 
 @dataclass(frozen=True)

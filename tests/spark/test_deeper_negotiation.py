@@ -13,6 +13,7 @@ import pytest
 import headrace as hr
 from leaking import at_rest
 from producing import wait_until
+from session_settings import session_settings
 from versions import has
 
 pytestmark = [  # as most sessions are; tests say which they try without, too
@@ -379,9 +380,10 @@ def test_plan_that_grows_under_runtime_filters_is_refused(ctx: hr.SessionContext
 
 
 def test_explain_tells_what_was_offered_and_answered(ctx: hr.SessionContext, answers: Answers) -> None:
-    assert "n ASC NULLS FIRST  UNSUPPORTED: the provider does not order" in ctx.explain(
-        "SELECT n FROM t ORDER BY n LIMIT 5"
-    )
+    with session_settings(ctx.spark, {"spark.headrace.workAtSource": "false"}):
+        text = ctx.explain("SELECT n FROM t ORDER BY n LIMIT 5")
+    assert "n ASC NULLS FIRST  UNSUPPORTED: the provider does not order" in text
+    assert "(not Headrace: spark.headrace.workAtSource is off)" in text
     answers.top_n = hr.Pushdown.INEXACT
     assert "top-n         first 5 by n ASC NULLS FIRST  INEXACT: each" in ctx.explain(
         "SELECT n FROM t ORDER BY n LIMIT 5"

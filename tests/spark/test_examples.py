@@ -23,6 +23,23 @@ def test_counting_table_query_counts_the_even_numbers(ctx: hr.SessionContext, ex
     assert example.main(ctx) == {"numbers": 500_000, "total": 249_999_500_000, "largest": 999_998}
 
 
+@pytest.mark.parametrize("example", ["growing_counter"], indirect=True)
+def test_growing_counter_is_read_while_it_grows_and_afterwards(ctx: hr.SessionContext, example: ModuleType) -> None:
+    assert example.main(ctx) == {"first": list(range(1, 1001)), "second": list(range(1001, 1501))}
+
+
+@pytest.mark.parametrize("example", ["written_gauges"], indirect=True)
+def test_written_gauges_show_what_was_inserted(
+    ctx: hr.SessionContext, example: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert example.main(ctx) == [{"sensor": "cellar", "celsius": 12.0}]
+    assert capsys.readouterr().out.splitlines() == [
+        "{'oven': 180.0, 'fridge': 4.5}",
+        "{'oven': 200.0, 'fridge': 4.5}",
+        "{'cellar': 12.0}",
+    ]
+
+
 @pytest.mark.parametrize("example", ["data_you_hold"], indirect=True)
 def test_data_you_hold_is_joined_in_one_query(ctx: hr.SessionContext, example: ModuleType) -> None:
     assert example.main(ctx) == [{"name": "ann", "euros": 28.0}, {"name": "bob", "euros": 5.0}]
@@ -47,6 +64,17 @@ def test_paged_api_second_filter_of_a_kind_is_left_to_spark(ctx: hr.SessionConte
         where = "created >= DATE '2024-02-01' AND created > DATE '2024-06-01' AND price > 60"
         expected = sum(p["created"] > "2024-06-01" and p["price"] > 60 for p in example.PRODUCTS)
         assert ctx.collect(f"SELECT count(*) AS n FROM products WHERE {where}").to_pylist() == [{"n": expected}]
+
+
+@pytest.mark.parametrize("example", ["incremental_load"], indirect=True)
+def test_incremental_load_that_broke_down_is_taken_up(ctx: hr.SessionContext, example: ModuleType) -> None:
+    result = example.main(ctx)
+    assert result["first"] == [100]
+    assert 100 < result["by then"] < 450
+    assert sum(result["third"]) > 0
+    assert sum(result["fourth"]) == 0
+    assert result["found"] == result["expected"]
+    assert len(result["found"]) == 450
 
 
 @pytest.mark.parametrize("example", ["sharded_source"], indirect=True)
@@ -97,3 +125,20 @@ def test_daily_store_counts_by_its_index_and_opens_only_the_days_it_needs(
     opened = "days 0, 50" if has("filters put back") else "all days"
     assert found["scan of the join"] == f"scan 1: sales (Sales: {opened})"
     assert "count(*) GROUP BY day  COMPLETE" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("example", ["load_database"], indirect=True)
+def test_load_database_replaces_the_rows_of_a_day(ctx: hr.SessionContext, example: ModuleType) -> None:
+    rows = example.main(ctx)
+    assert [(row["day"], row["city"]) for row in rows] == [
+        (day, city) for day in ("2024-05-17", "2024-05-18") for city in ("Bonn", "Kiel", "Ulm")
+    ]
+    assert [round(sum(row["amount"] for row in part)) for part in (rows[:3], rows[3:])] == [148_500_000, 99_000_000]
+
+
+@pytest.mark.parametrize("example", ["reverse_etl"], indirect=True)
+def test_reverse_etl_posts_every_customer(ctx: hr.SessionContext, example: ModuleType) -> None:
+    found = example.main(ctx)
+    assert found["customers"] == 1000
+    assert found["one"] == sum(n % 7 for n in range(7, 100_000, 1000)) / 100
+    assert found["requests"] > 10

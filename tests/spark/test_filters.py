@@ -25,7 +25,7 @@ from headrace.expr.not_null import not_null_columns
 from recording import Recorder, exact, executed_nodes, inexact, plan_text, table_of
 from versions import has
 
-pytestmark = pytest.mark.core
+pytestmark = [pytest.mark.core, pytest.mark.usefixtures("provider_alone")]
 
 SCHEMA = pa.schema(
     {

@@ -13,7 +13,13 @@ import headrace as hr
 from catalogs import NUMBERS
 from pushing import Producer, filled, rows
 
-RULES = {"NestedFiltersRule": 1, "WithheldKeysRule": 1, "SingleScanRule": 1}
+RULES = dict.fromkeys(
+    (
+        *("NestedFiltersRule", "WithheldKeysRule", "GroupedPromisesRule"),
+        *("SingleScanRule", "BareNameRule", "PrunedStreamRule"),
+    ),
+    1,
+)
 
 
 def names(objects: Any) -> Counter[str]:

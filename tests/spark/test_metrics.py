@@ -21,6 +21,7 @@ def scan_node(node: Any) -> Any:
     return next((found for child in children if (found := scan_node(child)) is not None), None)
 
 
+@pytest.mark.usefixtures("provider_alone")
 @pytest.mark.parametrize("placement", list(hr.Placement))
 def test_metrics_of_a_scan_are_in_the_plan_and_the_status_store(
     ctx: hr.SessionContext, placement: hr.Placement
@@ -49,7 +50,7 @@ def test_metrics_of_a_scan_are_in_the_plan_and_the_status_store(
         metric = execution.metrics().apply(i)
         if texts.contains(metric.accumulatorId()):
             shown.setdefault(metric.name(), texts.apply(metric.accumulatorId()))
-    assert shown["rows from the provider"] == "20000"
+    assert shown["rows from the provider"] == shown["rows sent to Spark"] == "20000"
     assert shown["Arrow batches"] == "2"
     assert int(shown["bytes from the provider"]) == values["headraceBytes"]
     assert int(shown["time waiting for the source (ms)"]) == values["headraceWaiting"]

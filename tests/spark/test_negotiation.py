@@ -372,7 +372,7 @@ def test_scan_that_runtime_filters_narrow_again_and_again_keeps_its_last_plan_al
     wait_until(lambda: tickets(ctx) == before + 2)  # that of the batch that is held, and the last one
     planner: Any = ctx._attached.planner
     assert [plan.id.rpartition(".")[2] for plan in planner.scans.plans()] == ["1", "51"]
-    assert len(planner.scans.find(scan.planId()).request.runtime_filters) == 50
+    assert len(planner.scans.find(scan.planId()).learnt) == 50
     assert first.createReaderFactory().equals(scan.toBatch().createReaderFactory())
     del first
     wait_until(lambda: tickets(ctx) == before + 1)
@@ -417,8 +417,8 @@ def test_negotiation_filters_are_offered_once_and_only_their_answers_come_back(c
     about_scans = [(operation, question) for operation, question in asked if operation in ("offer", "plan")]
     assert [operation for operation, _ in about_scans] == ["offer", "plan"]
     (_, offer), (_, plan) = about_scans
-    assert list(offer["offers"]) == ["filters"]
-    assert sorted(plan["offers"]) == ["columns", "limit", "settings"]
+    assert list(offer["offers"]) == ["settings", "filters"]
+    assert sorted(plan["offers"]) == ["columns", "limit"]
     assert offer["scan"] == plan["scan"]
     assert provider.request().limit == 2
     assert len(provider.request().filters) == 2

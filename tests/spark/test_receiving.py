@@ -6,6 +6,7 @@ The workers are forked by the real daemon, and the endpoint is the real one; the
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import select
 import signal
@@ -17,8 +18,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import headrace as hr
 import headrace.transport.receive as receive_module
 from echoing import EarlyEcho, Echo, batches_of, echoed, words
+from headrace.execute.writing import WriteCode
 from headrace.transport.protocol import PROTOCOL_VERSION, RECEIVES, REQUEST, STOP, TASK_MAGIC, TOTALS, FrameKind
 from headrace.worker.payload import payload_of
 from producing import NUMBERS, wait_until
@@ -26,6 +29,7 @@ from raw_frames import UNSEALED
 from roads import ROADS, Road, Sending, assert_echoed
 from worker_daemon import Worker, WorkerDaemon, request_of
 from worker_programs import Program
+from written_files import FilePlan, FileTable
 
 pytestmark = pytest.mark.core
 
@@ -77,6 +81,36 @@ def test_receiver_of_a_cut_stream_raises_in_its_code_and_sends_no_message(road: 
         assert answer is None or answer[0] is FrameKind.ERROR, answer
     wait_until(lambda: "finally" in words(seen), what="the end of the code")
     assert words(seen)[-2] in ("ScanEndedError", "StopRequested"), words(seen)
+
+
+def write_code(directory: Path) -> tuple[FileTable, WriteCode]:
+    table = FileTable(directory, NUMBERS)
+    return table, WriteCode(FilePlan(table, hr.WriteRequest(NUMBERS, query_id="q")), "t", NUMBERS, NUMBERS)
+
+
+def test_write_of_a_whole_stream_stores_it_and_answers_with_its_message(road: Road, tmp_path: Path) -> None:
+    table, code = write_code(tmp_path)
+    with road.open(code) as sending:
+        sending.send(*sending.frames(batches_of(1, 3)))
+        message = json.loads(sending.message())
+    assert message["rows"] == 9
+    assert table.staged() == [message["file"]]
+
+
+@pytest.mark.daily("worker-*.5", "endpoint-*.0")
+@pytest.mark.parametrize("at", [n / 2 for n in range(2 * FRAMES)])
+def test_write_of_a_cut_stream_stores_nothing_and_sends_no_message(road: Road, at: float, tmp_path: Path) -> None:
+    """Cut before each frame and in the midst of each: a write never takes that for an end."""
+    table, code = write_code(tmp_path)
+    with road.open(code) as sending:
+        wait_until(lambda: bool(table.calls("write")), what="the write")
+        frames = sending.frames(batches_of(1, FRAMES - 2))
+        whole, half = int(at), frames[int(at)]
+        sending.send(*frames[:whole], half[: len(half) // 2] if at > whole else b"")
+        socket.socket.shutdown(sending.sock, socket.SHUT_WR)
+        answer = sending.answer()
+        assert answer is None or answer[0] is FrameKind.ERROR, answer
+    assert (table.calls("written"), table.staged()) == ([], [])
 
 
 @pytest.mark.daily("worker-2", "endpoint-0", "endpoint over TLS-3")

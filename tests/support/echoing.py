@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from headrace.execute.receiving import ReceivingTask
+from headrace.execute.receiving import Receive, ReceivingTask
 from producing import NUMBERS
 
 
@@ -106,7 +106,7 @@ def message(number: int, partition: int, rows: int, batches: int, checksum: int)
     return json.dumps([number, partition, rows, batches, checksum]).encode()
 
 
-def echo_task(echo: Echo, schema: pa.Schema = NUMBERS) -> ReceivingTask:
+def echo_task(echo: Receive, schema: pa.Schema = NUMBERS) -> ReceivingTask:
     return ReceivingTask("t", schema, "Echo.write", echo)
 
 

@@ -74,9 +74,76 @@ class GoldenTable(JoiningProvider):
         return GoldenPlan(request, self.said)
 
 
+class GoldenPlanOfAWrite(hr.WritePlan):
+    placement = hr.Placement.DRIVER
+
+    def write(self, task: hr.WriteTask, batches: Iterator[pa.RecordBatch]) -> hr.Message:
+        raise AssertionError("no task runs")
+
+    def commit(self, messages: Sequence[hr.Message]) -> None:
+        if messages != [{"rows": 3}, None]:
+            raise LookupError("no such page")
+
+
+class GoldenSink(hr.WritableProvider):
+    """Can be written to in every way, and lets rows be deleted by ``k``."""
+
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        raise AssertionError("nothing reads it")
+
+    def insert(self, request: hr.WriteRequest) -> hr.WritePlan:
+        return GoldenPlanOfAWrite()
+
+    def write_modes(self) -> set[hr.WriteMode]:
+        return set(hr.WriteMode)
+
+    def can_overwrite(self, filters: Sequence[hr.Expr]) -> bool:
+        return True
+
+    def layout(self, mode: hr.WriteMode) -> hr.WriteLayout | None:
+        if mode is not hr.WriteMode.OVERWRITE:
+            return None
+        return hr.WriteLayout(("k",), (hr.SortKey("name", descending=True, nulls_first=False),), partitions=2)
+
+    def can_delete(self, filters: Sequence[hr.Expr]) -> bool:
+        return all(expr.columns() == {"k"} for expr in filters)
+
+    def delete(self, filters: tuple[hr.Expr, ...]) -> None:
+        pass
+
+
+class GoldenShop(Shop):
+    """A catalog that can make tables."""
+
+    def create_table(self, schema: str, name: str, columns: pa.Schema) -> hr.WritableProvider:
+        return GoldenSink()
+
+    def drop_table(self, schema: str, name: str) -> bool:
+        return True
+
+
+class GrowingTable(hr.StreamProvider):
+    """Has seven rows; their numbers are its offsets."""
+
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def initial_offset(self) -> hr.Offset:
+        return 0
+
+    def latest_offset(self, start: hr.Offset, limit: hr.ReadLimit) -> hr.Offset:
+        return min(7, start + (limit.max_rows or 7))
+
+    def scan_between(self, start: hr.Offset, end: hr.Offset, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        return GoldenPlan(request, {})
+
+
 def golden_planner(endpoint: Endpoint) -> ServerPlanner:
     registry = Registry()
-    tables = {
+    tables: dict[str, hr.TableProvider] = {
         "worker": GoldenTable(),
         "keyed": GoldenTable(
             placement=hr.Placement.DRIVER,
@@ -86,13 +153,15 @@ def golden_planner(endpoint: Endpoint) -> ServerPlanner:
         ),
         "hashed": GoldenTable(partitioning=hr.HashPartitioning(("k", "name"), 3, "crc32")),
         "failing": GoldenTable(raises=True),
+        "growing": GrowingTable(),
+        "sink": GoldenSink(),
     }
     for name, provider in tables.items():
         table = RegisteredTable(name, provider, SCHEMA, wire_schema(SCHEMA), id=f"id of {name}")
         registry.add(table, replace=False)
     planner = ServerPlanner(registry, endpoint, "headrace.zip")
     planner.places.python = "python3"
-    planner.catalogs.add("shop", Shop())
+    planner.catalogs.add("shop", GoldenShop())
     planner.catalogs.add_function(
         "series", lambda first, last=3: hr.MemTable(pa.table({"n": list(range(first, last))}))
     )

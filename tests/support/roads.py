@@ -14,8 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from certificates import make_identity
-from echoing import Echo, batches_of, echo_task, echoed
+from echoing import batches_of, echo_task, echoed
 from endpoints import NONCE, Client
+from headrace.execute.receiving import Receive
 from headrace.transport.driver_partition import ReceivingPartition
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.frames import frame_pieces, read_frame
@@ -85,7 +86,7 @@ class Sending:
 
 
 class Road:
-    """Opens partitions for echoes, one after the other."""
+    """Opens partitions for code that receives, such as an echo, one after the other."""
 
     def __init__(self, name: str, daemon: WorkerDaemon, directory: Path) -> None:
         self.name = name
@@ -93,7 +94,7 @@ class Road:
         self._directory = directory
 
     @contextlib.contextmanager
-    def open(self, echo: Echo) -> Iterator[Sending]:
+    def open(self, echo: Receive) -> Iterator[Sending]:
         """With a worker, or an endpoint, of its own. Everything has ended when it is left."""
         if self.name == "worker":
             with self._daemon.fork() as worker:
@@ -115,7 +116,7 @@ class Road:
             endpoint.close()
 
     @staticmethod
-    def ask(worker: Worker, echo: Echo, nonce: int | None = None) -> Sending:
+    def ask(worker: Worker, echo: Receive, nonce: int | None = None) -> Sending:
         nonce = random.getrandbits(64) if nonce is None else nonce
         worker.sock.sendall(request_to_receive(echo_task(echo), nonce))
         return Sending(worker.sock, nonce, Seals(None, None))

@@ -92,6 +92,21 @@ DIFFERENCES = {
         "`spark.sql.pyspark.worker.logging.enabled` on",
         "it is in the executor's log",
     ),
+    "stream Arrow writer": Difference(
+        (4, 1),
+        "`from_data_source` gives a `DataSourceStreamArrowWriter` Arrow batches",
+        "PySpark has no such class; stream writers get rows",
+    ),
+    "limits of stream readers": Difference(
+        (4, 2),
+        "`maxRowsPerTrigger` works for streams with `from_data_source` and `as_data_source`",
+        "a micro-batch has all that there is",
+    ),
+    "declarative pipelines": Difference(
+        (4, 1),
+        "Declarative Pipelines (`spark-pipelines`) read and write tables by the format name",
+        "Spark has no pipelines",
+    ),
     "doubled quotes": Difference(
         (4, 1),
         "Spark's parser reads `'it''s'` as one text with a quote in it",

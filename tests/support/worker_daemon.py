@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pickle
 import select
 import socket
 import struct
@@ -12,6 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cloudpickle
 import pyarrow as pa
 
 from headrace.execute.receiving import ReceivingTask
@@ -137,7 +137,7 @@ def request_to_receive(task: ReceivingTask, nonce: int) -> bytes:
 
 
 def _request(task: object, nonce: int, direction: int) -> bytes:
-    payload = payload_of(pickle.dumps(task))
+    payload = payload_of(cloudpickle.dumps(task))  # a module may have been loaded again
     return REQUEST.pack(TASK_MAGIC, PROTOCOL_VERSION, nonce, 0, direction, 0, len(payload)) + payload
 
 

@@ -26,7 +26,7 @@ def test_check_of_an_honest_table_exits_with_0() -> None:
     done = check("bad_providers:HonestTable", "--samples", "1")
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[-1].startswith("HonestTable: 13 promises kept, 4 not offered (")
+    assert lines[-1].startswith("HonestTable: 14 promises kept, 4 not offered (")
     assert "  not offered  top-n, aggregates, joins, runtime filters" in lines
 
 
@@ -58,3 +58,16 @@ def test_check_of_nothing_explains_itself(place: str, message: str) -> None:
     done = check(place)
     assert done.exit_code == 2
     assert message in done.output
+
+
+def test_check_of_writes_prints_their_promises() -> None:
+    done = check("bad_writers:HonestWriter", "--writes")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-1].startswith("HonestWriter: 6 promises kept (")
+    assert check("bad_writers:SeenAtOnce", "--writes").exit_code == 1
+
+
+def test_check_of_writes_to_a_table_that_is_read_only_says_so() -> None:
+    done = check("bad_providers:HonestTable", "--writes")
+    assert done.exit_code == 1
+    assert "check_writer takes a WritableProvider, not HonestTable" in done.output

@@ -23,6 +23,7 @@ import headrace as hr
 import headrace.testing
 from checking import NUMBERED, check_provider, errors
 from headrace.testing import BrokenPromise, Promise, Severity
+from headrace.testing.report import OF_STREAMS, READ_PROMISES
 from headrace.testing.user_lines import user_line
 from places import ROOT, SUPPORT
 
@@ -99,7 +100,7 @@ def test_endless_table_is_read_up_to_max_rows_and_noted() -> None:
     assert report.ok, str(report)
     assert report.rows == 1000
     notes = [finding for finding in report.of(Severity.NOTE) if "more than max_rows=1,000 rows" in finding.message]
-    assert {note.promise for note in notes} == {Promise.EXECUTE, Promise.FILTERS, Promise.LIMIT}
+    assert {note.promise for note in notes} == {Promise.EXECUTE, Promise.FILTERS, Promise.LIMIT, Promise.WORK_AT_SOURCE}
 
 
 @pytest.mark.daily
@@ -184,7 +185,7 @@ def test_list_of_batches_is_noted_as_not_lazy() -> None:
 def test_report_of_a_broken_provider_reads_well_and_raises() -> None:
     report = check_provider(bad.LastPartitionFails())
     lines = str(report).splitlines()
-    assert lines[0] == "LastPartitionFails: 1 promise broken, 2 kept, 14 unchecked (2 scans, 0 rows)"
+    assert lines[0] == "LastPartitionFails: 1 promise broken, 2 kept, 15 unchecked (2 scans, 0 rows)"
     assert lines[1] == "  broken       execute"
     assert lines[2].startswith(
         "      error: OwnPlan.execute(2) raised ConnectionError: shard 2 is down (bad_providers.py:"
@@ -203,8 +204,10 @@ def test_report_of_a_broken_provider_reads_well_and_raises() -> None:
 def test_report_of_a_provider_that_promises_little_says_what_it_does_not_offer() -> None:
     report = check_provider(hr.SimpleTable(NUMBERED.schema, lambda: iter(NUMBERED.to_batches())))
     assert str(report).splitlines() == [
-        f"SimpleTable: 9 promises kept, 8 not offered ({report.scans} scans, 4 rows)",
-        "  kept         schema, planning, execute, batches, fresh scans, projection, limit, pickling, early stop",
+        f"SimpleTable: 10 promises kept, 8 not offered ({report.scans} scans, 4 rows)",
+        "  kept         schema, planning, execute, batches, fresh scans, projection, limit, work at the source, "
+        "pickling, early",
+        "               stop",
         "  not offered  filters, top-n, aggregates, joins, runtime filters, partitioning, ordering, statistics",
     ]
     assert report.outcome(Promise.FILTERS) == "not offered"
@@ -304,8 +307,8 @@ def test_provider_tests_give_a_test_per_promise(tmp_path: Path) -> None:
             assert made == [1]
         """,
     )
-    not_offered = {Promise.TOP_N, Promise.AGGREGATES, Promise.JOINS, Promise.RUNTIME_FILTERS}
-    for promise in Promise:
+    not_offered = {Promise.TOP_N, Promise.AGGREGATES, Promise.JOINS, Promise.RUNTIME_FILTERS, *OF_STREAMS}
+    for promise in READ_PROMISES:
         outcome = "SKIPPED (HonestT" if promise in not_offered else "PASSED"
         assert f"test_mine.py::test_honest[{promise}] {outcome}" in out
     assert "test_mine.py::test_wrong[filters] FAILED" in out
@@ -329,8 +332,9 @@ def test_documented_code_runs_and_finds_what_it_says(capsys: pytest.CaptureFixtu
     for block in re.findall(r"^```python\n(.*?)^```", document, re.DOTALL | re.MULTILINE):
         exec(compile(block, "docs/howto/testing.md", "exec"), namespace)
     out = capsys.readouterr().out
-    (shown,) = re.findall(r"^```text\n(.*?)^```", document, re.DOTALL | re.MULTILINE)
-    for line in shown.splitlines():
+    shown = re.findall(r"^```text\n(.*?)^```", document, re.DOTALL | re.MULTILINE)
+    assert len(shown) == 2
+    for line in "".join(shown).splitlines():
         assert line.rstrip(".") in out
     for promise in (Promise.SCHEMA, Promise.FILTERS, Promise.AGGREGATES):
         namespace["test_temperatures"](promise)

@@ -12,7 +12,7 @@ ROOMS: list[tuple[str, list[str]]] = [
     ("display", ["display"]),
     ("arrow", ["arrow", "arrow.*"]),
     ("expr", ["expr", "expr.*"]),
-    ("contract", ["plan", "provider", "catalog"]),
+    ("contract", ["plan", "provider", "catalog", "stream", "write"]),
     ("pruning", ["pruning", "pruning.*"]),
     ("promises", ["promises", "promises.*"]),
     ("tables", ["tables", "tables.*"]),

@@ -12,7 +12,9 @@ from places import ROOT
 
 SOURCES = ROOT / "connector" / "src" / "main" / "java" / "org" / "headrace" / "spark"
 
-PACKAGES = ["", "vectors", "planner", "transport", "send", "results", "read", "scan", "push", "catalog"]
+PACKAGES = [
+    *("", "vectors", "planner", "transport", "send", "results", "read", "scan", "write", "stream", "push", "catalog"),
+]
 """A package imports itself and the packages before it in this list. The first is org.headrace.spark itself."""
 
 UPWARDS: set[tuple[str, str]] = set()

@@ -15,6 +15,8 @@ import pytest
 import headrace as hr
 from arrow_files import SCHEMA, ArrowFormat, column, count, opened_files, request, write
 from effort import cases
+from headrace.execute.partition_stream import PartitionStream, ScanTask
+from headrace.execute.stopping import StopFlag
 from headrace.tables.file_groups import grouped, packed
 from headrace.testing import check_provider
 
@@ -276,13 +278,16 @@ def test_large_file_is_split_and_parts_are_skipped_by_statistics(tmp_path: Path)
 def test_limit_reads_no_more_files_than_it_needs(tmp_path: Path, opened: Path) -> None:
     for i in range(10):
         write(tmp_path / "data" / f"{i}.arrow", range(100))
-    for known in (True, False):
-        provider = hr.ListingTable(tmp_path / "data", ArrowFormat(opened, known=known))
-        plan = scan(provider, "id", limit=150)
-        assert count(plan) >= 150
-        assert len(opened_files(opened)) == 2 or not known
-    (batch,) = list(scan(provider, "id", limit=7).execute(0))
-    assert batch.num_rows == 100
+    provider = hr.ListingTable(tmp_path / "data", ArrowFormat(opened))
+    assert count(scan(provider, "id", limit=150)) >= 150
+    assert len(opened_files(opened)) == 2
+    others = tmp_path / "others"
+    others.mkdir()
+    provider = hr.ListingTable(tmp_path / "data", ArrowFormat(others, known=False))
+    plan = scan(provider, "id", limit=150)
+    stream = PartitionStream(ScanTask("t", plan, plan.schema, plan.schema, 150), 0, StopFlag())
+    assert [batch.num_rows for batch in stream] == [100, 50]
+    assert len(opened_files(others)) == 2
 
 
 def test_count_is_answered_from_known_rows_without_opening(tmp_path: Path, opened: Path) -> None:

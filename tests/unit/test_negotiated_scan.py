@@ -92,12 +92,13 @@ def test_offer_filters_each_answer_says_who_filters() -> None:
     negotiation = negotiation_of(provider)
     offered = negotiation.offer_filters([not_null(A), None, is_five(A), is_five(B), not_null(B)])
     assert provider.asked == [(not_null(A), is_five(A), is_five(B), not_null(B))]
+    off = "spark.headrace.workAtSource is off"
     assert offered == (
         OfferedFilter(not_null(A), INEXACT, implied=True),
         OfferedFilter(None, UNSUPPORTED),
         OfferedFilter(is_five(A), EXACT),
-        OfferedFilter(is_five(B), INEXACT),
-        OfferedFilter(not_null(B), UNSUPPORTED),
+        OfferedFilter(is_five(B), INEXACT, why_not_here=off),
+        OfferedFilter(not_null(B), UNSUPPORTED, why_not_here=off),
     )
     assert [one.word for one in offered] == ["implied", "unsupported", "exact", "inexact", "unsupported"]
     assert negotiation.plan().request.filters == (is_five(A), is_five(B))
@@ -133,7 +134,7 @@ def in_list(column: hr.Column, *values: int) -> hr.Expr:
 
 
 def test_narrow_adds_what_was_learnt_and_leaves_the_plan_before_as_it_was() -> None:
-    negotiation = negotiation_of(Table(partitioning=hr.UnknownPartitioning(3)))
+    negotiation = negotiation_of(Table(partitioning=hr.UnknownPartitioning(3), runtime_filter_columns=("a",)))
     first = negotiation.plan()
     second = negotiation.narrow(first, [in_list(A, 1, 2)])
     third = negotiation.narrow(second, [in_list(A, 1, 2), in_list(A, 2)])
@@ -142,7 +143,7 @@ def test_narrow_adds_what_was_learnt_and_leaves_the_plan_before_as_it_was() -> N
 
 
 def test_narrow_to_more_partitions_is_refused_and_planning_anew_is_not() -> None:
-    table = Table(partitioning=hr.UnknownPartitioning(2))
+    table = Table(partitioning=hr.UnknownPartitioning(2), runtime_filter_columns=("a",))
     negotiation = negotiation_of(table)
     first = negotiation.plan()
     table.said = {"partitioning": hr.UnknownPartitioning(5)}
@@ -178,7 +179,8 @@ def test_filters_come_back_for_small_tables_with_the_columns_that_they_need(
         def statistics(self) -> hr.Statistics | None:
             return statistics
 
-    negotiation = negotiation_of(Small({repr(is_five(A)): EXACT, repr(is_five(hr.Column("a", ("x",)))): EXACT}))
+    answers = {repr(is_five(A)): EXACT, repr(is_five(hr.Column("a", ("x",)))): EXACT}
+    negotiation = negotiation_of(Small(answers, runtime_filter_columns=("a",)))
     negotiation.offer_filters(filters)
     negotiation.offer_columns(pa.schema([SCHEMA.field("b")]))
     negotiation.settings = settings

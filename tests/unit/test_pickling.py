@@ -62,8 +62,9 @@ def test_plan_of_a_local_module_pickled_by_value_runs_where_the_module_is_not(
 
 
 def test_plan_of_a_local_module_on_one_machine_travels_by_name(
-    local_module: ModuleType, tmp_path_factory: pytest.TempPathFactory
+    local_module: ModuleType, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(pickling, "_RELOADED", pickling._ReloadedModules())  # other tests load modules again
     pickled = pickled_task(task_of(local_module.Plan()), by_value=False)
     assert b"only_here" in pickled
     assert len(pickled) < 2000

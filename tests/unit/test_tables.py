@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -287,3 +288,9 @@ def test_sorted_table_key_that_is_no_column_is_refused_at_registration() -> None
     provider = hr.SortedTable(hr.MemTable(numbers(1)), [hr.SortKey("ts")])
     with pytest.raises(hr.RegistrationError, match=r"'ts'.*no column.*a, s"):
         provider.schema()
+
+
+def test_mem_table_is_pickled_with_its_rows() -> None:
+    copy = pickle.loads(pickle.dumps(hr.MemTable({"n": [1, 2]})))
+    copy.delete(())
+    assert copy.statistics().num_rows == 0

@@ -76,6 +76,7 @@ CASES: dict[str, Case] = {
         hr.DatasetTable, {"dataset": pa.dataset.dataset(TABLE)}, free=("format", "partitioning", "filesystem")
     ),
     "FlightTable": Case(hr.FlightTable, {"location": "grpc://x", "descriptor": "t"}),
+    "FunctionSink": Case(hr.FunctionSink, {"schema": SCHEMA, "write": list}),
     "HashPartitioning": Case(hr.HashPartitioning, {"columns": ["a"], "n": 2, "function": "f"}),
     "InList": Case(hr.InList, {"operand": COLUMN, "values": (ONE,)}),
     "IsNull": Case(hr.IsNull, {"operand": COLUMN}),
@@ -95,13 +96,26 @@ CASES: dict[str, Case] = {
     "Statistics": Case(hr.Statistics, {}),
     "StreamTable": Case(hr.StreamTable, {"schema": SCHEMA, "factories": [batches]}),
     "StringMatch": Case(hr.StringMatch, {"op": "CONTAINS", "operand": COLUMN, "pattern": ONE}),
+    "ReadLimit": Case(hr.ReadLimit, {}, free=("until",)),
+    "WriteLayout": Case(hr.WriteLayout, {}),
+    "WriteRequest": Case(hr.WriteRequest, {"schema": SCHEMA}),
+    "WriteTask": Case(hr.WriteTask, {"partition": 0, "attempt": 7}),
     "UnknownPartitioning": Case(hr.UnknownPartitioning, {"n": 1}),
     "guarantees": Case(hr.guarantees, {"filters": [PREDICATE]}),
     "pushdown_exact_where_possible": Case(hr.pushdown_exact_where_possible, {"filters": [PREDICATE]}),
     "check_provider": Case(headrace.testing.check_provider, {"provider": hr.MemTable(TABLE)}),
+    "check_writer": Case(headrace.testing.check_writer, {"provider": hr.MemTable(TABLE)}),
 }
 WITHOUT = {
-    *("BatchSource", "CatalogProvider", "Expr", "Interruptible", "Partitioning"),  # to be inherited from, or types
+    *(
+        "BatchSource",
+        "CatalogProvider",
+        "Expr",
+        "Interruptible",
+        "Message",
+        "Offset",
+        "Partitioning",
+    ),  # to be inherited from, or types
     *("Bound", "Guarantee", "Join", "JoinSide", "Progress", "ResultStream", "TableSink"),  # made by Headrace
     *("SessionContext", "as_data_source", "from_data_source"),  # with Spark
 }

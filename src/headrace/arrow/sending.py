@@ -67,7 +67,7 @@ class _DictionaryColumn:
 
     def as_it_is(self, array: pa.Array) -> pa.Array | None:
         values = array.dictionary
-        known = self._seen is not None and _is_same_memory(values, self._seen)
+        known = self._seen is not None and is_same_memory(values, self._seen)
         if not known:
             self._seen, self._values = values, self._checked(values)
         most = len(array) * _KNOWN_VALUES_PER_ROW if known else len(array) // _ROWS_PER_NEW_VALUE
@@ -116,7 +116,8 @@ def _is_sound(array: pa.Array) -> bool:
     return True
 
 
-def _is_same_memory(one: pa.Array, other: pa.Array) -> bool:
+def is_same_memory(one: pa.Array, other: pa.Array) -> bool:
+    """Whether both are the same values in the same place: a dictionary that came with one batch, and with the next."""
     return bool(one.offset == other.offset and len(one) == len(other) and _addresses(one) == _addresses(other))
 
 

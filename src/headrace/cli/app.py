@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -23,6 +23,7 @@ from headrace.cli.new import new_provider
 from headrace.cli.output import Batches, print_rows, writer_to
 from headrace.errors import HeadraceError
 from headrace.provider import TableProvider
+from headrace.write import WritableProvider
 
 if TYPE_CHECKING:
     from headrace.spark.session import SessionContext
@@ -127,13 +128,22 @@ def check(
     samples: Annotated[int, typer.Option(min=1, help="Values to try a column's filters with.")] = 3,
     seed: Annotated[int, typer.Option(help="Of the generated filters.")] = 0,
     max_rows: Annotated[int, typer.Option(min=1, help="Read no scan further.")] = 100_000,
+    writes: Annotated[
+        bool, typer.Option("--writes", help="Check what it promises of writes instead: the table's rows change.")
+    ] = False,
+    at_least_once: Annotated[bool, typer.Option(help="Rows of a stream may come in two ranges.")] = False,
 ) -> None:
     """Verify what a table promises, without Spark: exit code 1 if it does not keep it all."""
     with _errors_reported():
-        from headrace.testing import check_provider
+        from headrace.testing import check_provider, check_writer
 
         (provider,) = _providers([f"table={place}"]).values()
-        report = check_provider(provider, samples=samples, seed=seed, max_rows=max_rows)
+        if writes:
+            report = check_writer(cast(WritableProvider, provider), seed=seed, max_rows=max_rows)
+        else:
+            report = check_provider(
+                provider, samples=samples, seed=seed, max_rows=max_rows, at_least_once=at_least_once
+            )
         _print_report(report)
         raise typer.Exit(0 if report.ok else 1)
 

@@ -18,6 +18,8 @@ from headrace.arrow.sources import BatchSource, batch_iterator, close_sources, h
 from headrace.arrow.types import wire_schema
 from headrace.errors import BrokenPromiseError, SchemaMismatchError
 from headrace.execute.live import LivePlan
+from headrace.execute.stage.source_stage import SourceStage
+from headrace.execute.stage.work import StageWork
 from headrace.execute.stopping import Ending, StopFlag
 from headrace.plan import ExecutionPlan
 from headrace.promises.checks import PartitionCheck, Promises
@@ -35,7 +37,9 @@ class ScanTask:
     request_schema: pa.Schema
     limit: int | None
     promises: Promises | None = None
-    """To be verified on the rows."""
+    """To be verified on the rows of the plan."""
+    work: StageWork | None = None
+    """What is done with them before they are sent. ``request_schema`` and ``limit`` are of the rows after it."""
 
     @property
     def plan_name(self) -> str:
@@ -54,6 +58,12 @@ class ScanTask:
     def verified(self) -> frozenset[str]:
         """The columns that promises are about which are to be verified."""
         return frozenset() if self.promises is None else frozenset(self.promises.schema.names)
+
+    @property
+    def most_rows(self) -> int | None:
+        """The rows that are needed of a partition after the stage; of those in an order the stage keeps the first."""
+        limits = [self.limit] if self.work is None or self.work.order else [self.limit, self.work.limit]
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def wire_schema(self) -> pa.Schema:
         return wire_schema(self.request_schema)
@@ -78,7 +88,9 @@ class PartitionStream:
         *,
         as_they_are: bool = False,
     ) -> None:
-        conversion = _conversion_of(task)
+        self._stage = None if task.work is None else SourceStage(task.work, task.plan_schema, task.request_schema)
+        converted = task.plan_schema if self._stage is None else self._stage.schema
+        conversion = _conversion_of(task, converted)
         self.schema = conversion.schema
         self.task = task
         self.partition = partition
@@ -86,12 +98,14 @@ class PartitionStream:
         self._stop = stop
         stop.watch(source)
         self._batches: Iterator[pa.RecordBatch] | None = None
-        self._remaining = task.limit
+        self._remaining = task.most_rows
+        self._rows_read = 0
         self._select = conversion.select
         self._nulls = conversion.nulls
         self._buffers = conversion.buffers
+        self._read_by_stage = None if task.work is None else DamageCheck(task.plan_schema, _read_by_stage(task))
         unconverted = self.schema if as_they_are and task.promises is None else pa.schema([])  # to verify is to read
-        self._as_they_are = ColumnsAsTheyAre(task.plan_schema, unconverted)
+        self._as_they_are = ColumnsAsTheyAre(converted, unconverted)
         self._verified = self._partition_check(task.promises) if task.promises is not None else None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -107,15 +121,34 @@ class PartitionStream:
                 batch = next(self._batches, _END)
             if batch is _END:
                 self._stop.check()  # a source may end because it was interrupted
-                return
+                break
             batch = self._checked(batch)
-            unconverted = self._check_buffers(batch)
-            if self._remaining is not None:
-                if batch.num_rows > self._remaining:
-                    batch = batch.slice(0, self._remaining)
-                    unconverted = self._check_buffers(batch)  # it has another last offset now
-                self._remaining -= batch.num_rows
-            yield from self._converted(batch, unconverted)
+            self._rows_read += batch.num_rows
+            if self._stage is None:
+                yield from self._cut(batch)
+                continue
+            self._check_read(batch)
+            for part in self._stage.add(batch):
+                yield from self._cut(part)
+        for part in () if self._stage is None else self._stage.finish():
+            yield from self._cut(part)
+
+    def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """What is sent of ``batch``: no more rows than are needed, converted."""
+        if self._remaining == 0:
+            return
+        unconverted = self._check_buffers(batch)
+        if self._remaining is not None:
+            if batch.num_rows > self._remaining:
+                batch = batch.slice(0, self._remaining)
+                unconverted = self._check_buffers(batch)  # it has another last offset now
+            self._remaining -= batch.num_rows
+        yield from self._converted(batch, unconverted)
+
+    @property
+    def rows_read(self) -> int | None:
+        """How many rows the plan gave so far, where the stage makes others of them."""
+        return None if self._stage is None else self._rows_read
 
     @property
     def ending(self) -> Ending | None:
@@ -157,27 +190,49 @@ class PartitionStream:
                 yield from self._converted(compacted(part), {})
             return
         self._check_nulls(selected)
-        if self._verified is not None:
-            for violation in self._verified.violations(batch):
-                where = f"(table {self.task.table!r}, rows of {self.task.plan_name}.execute)"
-                message = f"{self._verified.promises.provider} {violation.text} {where}. {violation.advice}"
-                raise BrokenPromiseError(violation.promise, message)
+        if self._stage is None:
+            self._verify(batch)
         yield selected
+
+    def _verify(self, batch: pa.RecordBatch) -> None:
+        """Look for promises that a batch of the plan's breaks."""
+        if self._verified is None:
+            return
+        try:
+            violations = list(self._verified.violations(batch))
+        except SchemaMismatchError:  # as in _converted
+            if batch.num_rows <= 1:
+                raise
+            for part in halves(batch):
+                self._verify(compacted(part))
+            return
+        for violation in violations:
+            where = f"(table {self.task.table!r}, rows of {self.task.plan_name}.execute)"
+            message = f"{self._verified.promises.provider} {violation.text} {where}. {violation.advice}"
+            raise BrokenPromiseError(violation.promise, message)
 
     def _partition_check(self, promises: Promises) -> PartitionCheck:
         select = _selector(self.task.plan_schema, promises.schema, wire_schema(promises.schema))
         return PartitionCheck(promises, self.partition, lambda batch: select(batch, {}))
 
+    def _check_read(self, batch: pa.RecordBatch) -> None:
+        """What has to hold before the stage reads a batch of the plan's."""
+        if self._read_by_stage is not None:
+            self._refuse_damage(self._read_by_stage.damage(batch))
+        self._verify(batch)
+
     def _check_buffers(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
         """Raises for a broken batch; returns the columns that nobody reads here, because they are sent as they are."""
         unconverted = self._as_they_are.of(batch)
-        damage = self._buffers.damage(batch, unread=unconverted)
+        self._refuse_damage(self._buffers.damage(batch, unread=unconverted))
+        return unconverted
+
+    def _refuse_damage(self, damage: str | None) -> None:
         if damage is not None:
             raise SchemaMismatchError(
                 f"{self.task.plan_name}.execute yielded a broken batch (table {self.task.table!r}, "
                 f"partition {self.partition}): {damage}"
             )
-        return unconverted
 
     def _check_schema(self, found: pa.Schema, what: str) -> None:
         expected = self.task.plan_schema
@@ -217,8 +272,8 @@ class _Conversion:
     buffers: DamageCheck
 
     @classmethod
-    def of(cls, task: ScanTask) -> _Conversion:
-        planned, requested, schema = task.plan_schema, task.request_schema, task.wire_schema()
+    def of(cls, task: ScanTask, planned: pa.Schema) -> _Conversion:
+        requested, schema = task.request_schema, task.wire_schema()
         nulls = NullCheck(schema)
         # The columns whose values this process reads: to convert them, to verify them, or to find nulls inside of them.
         converted = {field.name for field in schema if planned.field(field.name).type != field.type}
@@ -226,10 +281,10 @@ class _Conversion:
         select = _selector(planned, requested, schema)
         return cls(planned, requested, task.verified, schema, select, nulls, buffers)
 
-    def serves(self, task: ScanTask) -> bool:
+    def serves(self, task: ScanTask, planned: pa.Schema) -> bool:
         return (
             self.verified == task.verified
-            and self.planned.equals(task.plan_schema, check_metadata=True)
+            and self.planned.equals(planned, check_metadata=True)
             and self.requested.equals(task.request_schema, check_metadata=True)
         )
 
@@ -237,12 +292,15 @@ class _Conversion:
 _last_conversion: _Conversion | None = None
 
 
-def _conversion_of(task: ScanTask) -> _Conversion:
-    """The conversion of the last partition, if it serves this task: to make one takes longer than to send a row."""
+def _conversion_of(task: ScanTask, planned: pa.Schema) -> _Conversion:
+    """The conversion of the last partition, if it serves this task: to make one takes longer than to send a row.
+
+    ``planned`` is the schema of the batches that are converted.
+    """
     global _last_conversion
     conversion = _last_conversion
-    if conversion is None or not conversion.serves(task):
-        _last_conversion = conversion = _Conversion.of(task)
+    if conversion is None or not conversion.serves(task, planned):
+        _last_conversion = conversion = _Conversion.of(task, planned)
     return conversion
 
 
@@ -274,3 +332,10 @@ def _selector(plan: pa.Schema, request: pa.Schema, wire: pa.Schema) -> Select:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     return convert
+
+
+def _read_by_stage(task: ScanTask) -> frozenset[str]:
+    """The columns of the plan that the stage reads, or of which it copies some rows."""
+    assert task.work is not None
+    sent = task.request_schema.names if task.work.aggregation is None else []
+    return task.work.columns().union(sent)

@@ -87,13 +87,12 @@ def _without_zeros(op: str, left: pa.Array, right: pa.Array, zero: pa.Array, ans
 
 
 def _remainder(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Java's remainder: it has the dividend's sign."""
-    rest = _float_rest if pa.types.is_floating(left.type) else _rest
-    return pa.array(_each(rest, left.to_pylist(), right.to_pylist()), left.type)
-
-
-def _rest(a: int, b: int) -> int:
-    return abs(a) % abs(b) * (-1 if a < 0 else 1)
+    """Java's remainder: it has the dividend's sign. No divisor is zero."""
+    if pa.types.is_floating(left.type):
+        return pa.array(_each(_float_rest, left.to_pylist(), right.to_pylist()), left.type)
+    one = pa.scalar(1, right.type)
+    right = pc.if_else(pc.equal(right, pa.scalar(-1, right.type)), one, right)  # the least value / -1 does not fit
+    return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
 
 def _float_rest(a: float, b: float) -> float:

@@ -1,8 +1,9 @@
 """The reference evaluation of an Expr over an Arrow batch, with Spark's meaning; pure, runs anywhere.
 
 Each column is first brought to the form Spark sees (its wire type). Then every node becomes an array with a
-value per row. Correctness comes before speed. What Spark does not evaluate (the right leg of AND where the left is
-false, the branches of CASE not taken) is not evaluated here either, so that it cannot fail.
+value per row. What Spark does not evaluate (the right leg of AND where the left is false, the branches of CASE not
+taken) is not evaluated here either, so that it cannot fail. What the source stage does with every row (comparisons
+with constants, lists, prefixes: ``expr.exact``) takes a kernel or two; for the rest correctness comes before speed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +20,7 @@ from headrace.arrow.conversion import to_wire
 from headrace.arrow.types import wire_type
 from headrace.errors import EvaluationError
 from headrace.expr import arithmetic, casts, functions
+from headrace.expr.lists import ConstantList
 from headrace.expr.nodes import (
     And,
     Call,
@@ -33,7 +36,7 @@ from headrace.expr.nodes import (
     StringMatch,
     legs,
 )
-from headrace.expr.semantics import Kind, cast_target, kind_of, wire_literal
+from headrace.expr.semantics import Kind, cast_target, is_nan, kind_of, spark_view, wire_literal
 
 _RIGHT_FIRST = {"/", "%"}  # Spark looks at the divisor first
 
@@ -41,27 +44,27 @@ _RIGHT_FIRST = {"/", "%"}  # Spark looks at the divisor first
 def evaluate(expr: Expr, batch: pa.RecordBatch, ansi: bool = True, time_zone: str | None = None) -> pa.BooleanArray:
     """See ``Expr.evaluate``."""
     columns = {node for node in expr.walk() if isinstance(node, Column)}
-    rows = _Rows({column: _column(column, batch) for column in columns}, batch.num_rows)
-    return _Evaluation(ansi, time_zone).truth(expr, rows)
+    rows = Rows({column: _column(column, batch) for column in columns}, batch.num_rows)
+    return Evaluation(ansi, time_zone).truth(expr, rows)
 
 
 def value_of(
     expr: Expr, columns: dict[Column, pa.Array], count: int, ansi: bool = True, time_zone: str | None = None
 ) -> pa.Array:
     """``expr``, a predicate or not, over ``count`` rows of these columns, in wire types. Raises as ``evaluate``."""
-    return _Evaluation(ansi, time_zone).value(expr, _Rows(columns, count))
+    return Evaluation(ansi, time_zone).value(expr, Rows(columns, count))
 
 
 @dataclass(frozen=True)
-class _Rows:
+class Rows:
     """Rows of a batch: the columns that an expression reads, in wire types."""
 
     columns: dict[Column, pa.Array]
     count: int
 
-    def where(self, mask: pa.BooleanArray) -> _Rows:
+    def where(self, mask: pa.BooleanArray) -> Rows:
         columns = {column: array.filter(mask) for column, array in self.columns.items()}
-        return _Rows(columns, pc.sum(mask, min_count=0).as_py())
+        return Rows(columns, pc.sum(mask, min_count=0).as_py())
 
 
 def _column(column: Column, batch: pa.RecordBatch) -> pa.Array:
@@ -75,19 +78,22 @@ def _column(column: Column, batch: pa.RecordBatch) -> pa.Array:
     return to_wire(array, wire_type(array.type, column.name), column.name)
 
 
-def _repeated(literal: Literal, count: int) -> pa.Array:
+def _scalar(literal: Literal) -> pa.Scalar:
     found = wire_literal(literal)
     if found is None:
         raise NotImplementedError(f"no reference evaluation for {literal!r} of type {literal.type}")
-    return pa.repeat(found.scalar(), count)
+    return found.scalar()
 
 
-class _Evaluation:
-    def __init__(self, ansi: bool, time_zone: str | None) -> None:
+class Evaluation:
+    """Evaluates expressions over any number of batches, and keeps the lists of IN from one to the next. One thread."""
+
+    def __init__(self, ansi: bool = True, time_zone: str | None = None) -> None:
         self._ansi = ansi
         self._time_zone = time_zone
+        self._lists: dict[int, tuple[InList, ConstantList | None]] = {}  # by the node's id: a hash of it takes long
 
-    def truth(self, expr: Expr, rows: _Rows) -> pa.BooleanArray:
+    def truth(self, expr: Expr, rows: Rows) -> pa.BooleanArray:
         result = self.value(expr, rows)
         if pa.types.is_null(result.type):
             return result.cast(pa.bool_())
@@ -95,12 +101,12 @@ class _Evaluation:
             raise TypeError(f"{expr!r} has type {result.type} and is not a predicate")
         return result
 
-    def value(self, expr: Expr, rows: _Rows) -> pa.Array:
+    def value(self, expr: Expr, rows: Rows) -> pa.Array:
         match expr:
             case Column():
                 return rows.columns[expr]
             case Literal():
-                return _repeated(expr, rows.count)
+                return pa.repeat(_scalar(expr), rows.count)
             case And():
                 return self._connected(legs(expr, And), rows, pc.and_kleene, decisive=False)
             case Or():
@@ -111,11 +117,15 @@ class _Evaluation:
                 return self.value(expr.operand, rows).is_null()
             case Comparison(op="<=>"):
                 return _null_safe_equal(self.value(expr.left, rows), self.value(expr.right, rows), expr)
+            case Comparison(right=Literal() as constant) if not isinstance(expr.left, Literal):
+                return _ordered(expr.op, self.value(expr.left, rows), _scalar(constant), expr)
             case Comparison():
                 left, right = self._strictly((expr.left, expr.right), rows)
                 return _ordered(expr.op, left, right, expr)
             case InList():
                 return self._in_list(expr, rows)
+            case StringMatch(pattern=Literal() as constant) if not isinstance(expr.operand, Literal):
+                return _constant_match(expr, self.value(expr.operand, rows), _scalar(constant))
             case StringMatch():
                 operand, pattern = self._strictly((expr.operand, expr.pattern), rows)
                 return _string_match(expr, operand, pattern)
@@ -125,7 +135,7 @@ class _Evaluation:
                 return self._call(expr, rows)
         raise NotImplementedError(f"no reference evaluation for {type(expr).__name__}")
 
-    def _where(self, mask: pa.BooleanArray, expr: Expr, rows: _Rows, *, truth: bool = False) -> pa.Array:
+    def _where(self, mask: pa.BooleanArray, expr: Expr, rows: Rows, *, truth: bool = False) -> pa.Array:
         """``expr`` in the rows of ``mask``, and null in the others, for which it is not evaluated."""
         evaluated = self.truth if truth else self.value
         if not _may_fail(expr) or pc.all(mask, min_count=0).as_py():
@@ -134,8 +144,10 @@ class _Evaluation:
         place = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
         return found.take(pc.if_else(mask, place, pa.scalar(None, pa.int64())))
 
-    def _strictly(self, operands: Sequence[Expr], rows: _Rows) -> list[pa.Array]:
+    def _strictly(self, operands: Sequence[Expr], rows: Rows) -> list[pa.Array]:
         """Operands of a function that is null when one is: the next is not evaluated where one was null."""
+        if not any(map(_may_fail, operands[1:])):
+            return [self.value(operand, rows) for operand in operands]
         found: list[pa.Array] = []
         present = pa.repeat(pa.scalar(True), rows.count)
         for operand in operands:
@@ -144,25 +156,39 @@ class _Evaluation:
         return found
 
     def _connected(
-        self, operands: Sequence[Expr], rows: _Rows, connect: Callable[..., pa.Array], decisive: bool
+        self, operands: Sequence[Expr], rows: Rows, connect: Callable[..., pa.Array], decisive: bool
     ) -> pa.Array:
         result = self.truth(operands[0], rows)
         for operand in operands[1:]:
-            undecided = pc.fill_null(pc.not_equal(result, decisive), True)
-            result = connect(result, self._where(undecided, operand, rows, truth=True))
+            if _may_fail(operand):
+                undecided = pc.fill_null(pc.not_equal(result, decisive), True)
+                result = connect(result, self._where(undecided, operand, rows, truth=True))
+            else:
+                result = connect(result, self.truth(operand, rows))
         return result
 
-    def _in_list(self, expr: InList, rows: _Rows) -> pa.Array:
+    def _in_list(self, expr: InList, rows: Rows) -> pa.Array:
         if not expr.values:
             return pa.repeat(pa.scalar(False), rows.count)
         operand = self.value(expr.operand, rows)
+        constants = self._constants(expr, operand.type)
+        if constants is not None:
+            return constants.found(operand)
         result = pa.repeat(pa.scalar(False), rows.count)
         for value in expr.values:
             open_ = pc.and_(operand.is_valid(), pc.fill_null(pc.invert(result), True))
             result = pc.or_kleene(result, _ordered("=", operand, self._where(open_, value, rows), expr))
         return result
 
-    def _cast(self, expr: Cast, rows: _Rows) -> pa.Array:
+    def _constants(self, expr: InList, type_: pa.DataType) -> ConstantList | None:
+        """The values of the list, if these are constants of the operand's type, and Arrow finds them as Spark does."""
+        known = self._lists.get(id(expr))
+        if known is None or known[0] is not expr:
+            self._lists[id(expr)] = known = (expr, _constants(expr))
+        found = known[1]
+        return found if found is not None and found.type == type_ else None
+
+    def _cast(self, expr: Cast, rows: Rows) -> pa.Array:
         operand = self.value(expr.operand, rows)
         target = cast_target(expr.spark_type)
         if target is None:
@@ -170,7 +196,7 @@ class _Evaluation:
         with _naming(expr):
             return casts.cast(operand, target, self._ansi, self._time_zone)
 
-    def _call(self, expr: Call, rows: _Rows) -> pa.Array:
+    def _call(self, expr: Call, rows: Rows) -> pa.Array:
         name, args = expr.name, expr.args
         if name == "COALESCE":
             return self._coalesce(expr, rows)
@@ -187,7 +213,7 @@ class _Evaluation:
                 return arithmetic.call(name, values, self._ansi)
             return functions.call(name, values, self._time_zone)
 
-    def _coalesce(self, expr: Call, rows: _Rows) -> pa.Array:
+    def _coalesce(self, expr: Call, rows: Rows) -> pa.Array:
         missing = pa.repeat(pa.scalar(True), rows.count)
         branches: list[tuple[pa.BooleanArray, pa.Array]] = []
         for arg in expr.args:
@@ -196,7 +222,7 @@ class _Evaluation:
             missing = pc.and_(missing, found.is_null())
         return _chosen(expr, branches, rows)
 
-    def _case_when(self, expr: Call, rows: _Rows) -> pa.Array:
+    def _case_when(self, expr: Call, rows: Rows) -> pa.Array:
         """Arguments are condition, value, condition, value... and at the end perhaps the value for ELSE."""
         args = expr.args
         left = pa.repeat(pa.scalar(True), rows.count)
@@ -225,7 +251,7 @@ def _may_fail(expr: Expr) -> bool:
     return any(isinstance(node, (Call, Cast)) for node in expr.walk())
 
 
-def _chosen(expr: Expr, branches: Sequence[tuple[pa.BooleanArray, pa.Array]], rows: _Rows) -> pa.Array:
+def _chosen(expr: Expr, branches: Sequence[tuple[pa.BooleanArray, pa.Array]], rows: Rows) -> pa.Array:
     """In each row the value of the branch taken, null where none is. Spark gives all branches one type."""
     types = {array.type for _, array in branches if not pa.types.is_null(array.type)}
     if len(types) > 1:
@@ -239,12 +265,23 @@ def _chosen(expr: Expr, branches: Sequence[tuple[pa.BooleanArray, pa.Array]], ro
     return result
 
 
+def _constants(expr: InList) -> ConstantList | None:
+    if not all(isinstance(value, Literal) for value in expr.values):
+        return None
+    literals = [value for value in expr.values if isinstance(value, Literal)]
+    types = {literal.type for literal in literals}
+    type_ = types.pop()
+    if types or kind_of(type_) in (None, Kind.FLOAT) or spark_view(type_) != type_:  # of floats -0.0 would be no 0.0
+        return None
+    return ConstantList(pa.array([literal.value for literal in literals], type_))
+
+
 def _null_safe_equal(left: pa.Array, right: pa.Array, expr: Expr) -> pa.Array:
     both_null = pc.and_(left.is_null(), right.is_null())
     return pc.or_(both_null, pc.fill_null(_ordered("=", left, right, expr), False))
 
 
-def _ordered(op: str, left: pa.Array, right: pa.Array, expr: Expr) -> pa.Array:
+def _ordered(op: str, left: pa.Array, right: pa.Array | pa.Scalar, expr: Expr) -> pa.Array:
     """``left op right``, null where a side is null, in the order of their common kind."""
     if pa.types.is_null(left.type) or pa.types.is_null(right.type):
         return pa.nulls(len(left), pa.bool_())
@@ -252,8 +289,10 @@ def _ordered(op: str, left: pa.Array, right: pa.Array, expr: Expr) -> pa.Array:
     if None in kinds or not (len(kinds) == 1 or kinds == {Kind.INT, Kind.DECIMAL}):
         raise NotImplementedError(f"no reference comparison of {left.type} with {right.type} in {expr!r}")
     if Kind.FLOAT in kinds:
-        return _float_tests[op](left.cast(pa.float64()), right.cast(pa.float64()))
-    if Kind.DECIMAL in kinds:
+        if left.type != right.type:
+            left, right = left.cast(pa.float64()), right.cast(pa.float64())
+        return _float_tests[op](left, right)
+    if Kind.DECIMAL in kinds and left.type != right.type:
         scale = max(_scale(left.type), _scale(right.type))
         left, right = _decimal(left, scale), _decimal(right, scale)
     return _tests[op](left, right)
@@ -268,15 +307,29 @@ _tests: dict[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
 }
 
 
-def _float_equal(left: pa.Array, right: pa.Array) -> pa.Array:
+_Floats: TypeAlias = pa.Array | pa.Scalar
+
+
+def _is_number(floats: _Floats) -> bool:
+    """Whether it is one constant, and not NaN."""
+    return isinstance(floats, pa.Scalar) and not is_nan(floats.as_py())
+
+
+def _float_equal(left: _Floats, right: _Floats) -> pa.Array:
+    if _is_number(left) or _is_number(right):
+        return pc.equal(left, right)
     return pc.or_(pc.equal(left, right), pc.and_(pc.is_nan(left), pc.is_nan(right)))
 
 
-def _float_less(left: pa.Array, right: pa.Array) -> pa.Array:
+def _float_less(left: _Floats, right: _Floats) -> pa.Array:
+    if _is_number(right):
+        return pc.less(left, right)
+    if _is_number(left):
+        return pc.or_(pc.less(left, right), pc.is_nan(right))
     return pc.or_(pc.less(left, right), pc.and_(pc.invert(pc.is_nan(left)), pc.is_nan(right)))
 
 
-_float_tests: dict[str, Callable[[pa.Array, pa.Array], pa.Array]] = {
+_float_tests: dict[str, Callable[[_Floats, _Floats], pa.Array]] = {
     "=": _float_equal,
     "<": _float_less,
     "<=": lambda left, right: pc.invert(_float_less(right, left)),
@@ -289,10 +342,23 @@ def _scale(type_: pa.DataType) -> int:
     return type_.scale if pa.types.is_decimal(type_) else 0
 
 
-def _decimal(array: pa.Array, scale: int) -> pa.Array:
+def _decimal(array: pa.Array | pa.Scalar, scale: int) -> pa.Array | pa.Scalar:
     if pa.types.is_integer(array.type):
         array = array.cast(pa.decimal128(20, 0))
     return array.cast(pa.decimal256(76, scale))
+
+
+def _constant_match(expr: StringMatch, operand: pa.Array, pattern: pa.Scalar) -> pa.Array:
+    if not pattern.is_valid or {kind_of(operand.type), kind_of(pattern.type)} not in ({Kind.STRING}, {Kind.BINARY}):
+        return _string_match(expr, operand, pa.repeat(pattern, len(operand)))
+    return _pattern_kernels[expr.op](operand, pattern=pattern.as_py())
+
+
+_pattern_kernels: dict[str, Callable[..., pa.Array]] = {
+    "STARTS_WITH": pc.starts_with,
+    "ENDS_WITH": pc.ends_with,
+    "CONTAINS": pc.match_substring,
+}
 
 
 def _string_match(expr: StringMatch, operand: pa.Array, pattern: pa.Array) -> pa.Array:

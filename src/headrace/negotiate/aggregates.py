@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +15,8 @@ from headrace.negotiate.registry import RegisteredTable
 from headrace.plan import AggregateFunction, AggregateName, Aggregation
 from headrace.provider import AggregatePushdown, TableProvider
 
+FILTERED_HERE = "Headrace filters the rows first"
+"""Why a provider is not asked for what depends on which rows there are."""
 _MAX_PRECISION = 38
 
 
@@ -29,24 +31,37 @@ class OfferedFunction:
 
 @dataclass(frozen=True)
 class OfferedAggregation:
-    """An aggregation that Spark offered, and what became of it. ``aggregation`` is None where no type is known."""
+    """An aggregation that Spark offered, and what became of it. ``aggregation`` is None where no type is known.
+
+    ``here``: Headrace's stage aggregates, else ``why_not_here`` says why it does not.
+    """
 
     group_by: tuple[Expr, ...]
     functions: tuple[OfferedFunction, ...]
     aggregation: Aggregation | None
     answer: AggregatePushdown
     why_not: str = ""
+    here: bool = False
+    why_not_here: str = ""
 
 
 def answered_aggregation(
-    table: RegisteredTable, provider: TableProvider, group_by: Sequence[Expr], functions: Sequence[OfferedFunction]
+    table: RegisteredTable,
+    provider: TableProvider | None,
+    group_by: Sequence[Expr],
+    functions: Sequence[OfferedFunction],
 ) -> OfferedAggregation:
-    """Ask the provider, unless the answer would be wrong anyway. Raises PlanError, ProviderRaised."""
+    """Ask the provider, unless the answer would be wrong anyway. Raises PlanError, ProviderRaised.
+
+    ``provider`` is None where Headrace filters its rows: groups of all of them would be of no use.
+    """
     groups, offered = tuple(group_by), tuple(functions)
-    aggregation = _typed(table.schema, groups, offered)
+    aggregation = typed_aggregation(groups, offered, lambda expr: operand_type(expr, table.schema))
     if aggregation is None:
         why = "Headrace does not know the type of its result"
         return OfferedAggregation(groups, offered, None, AggregatePushdown.UNSUPPORTED, why)
+    if provider is None:
+        return OfferedAggregation(groups, offered, aggregation, AggregatePushdown.UNSUPPORTED, FILTERED_HERE)
     where = f"{table.provider_name}.supports_aggregate_pushdown"
     with asking(where, table.name):
         answer = provider.supports_aggregate_pushdown(aggregation)
@@ -59,6 +74,12 @@ def answered_aggregation(
     return OfferedAggregation(groups, offered, aggregation, answer, why)
 
 
+def averaged_operands(asked: Iterable[OfferedAggregation]) -> set[Expr]:
+    """The operands of averages that were asked about: Spark may ask for their sum and count instead."""
+    functions = (function for one in asked for function in one.functions)
+    return {one.operand for one in functions if one.name == "avg" and one.operand is not None}
+
+
 def refused_after_average(asked: Iterable[OfferedAggregation]) -> bool:
     """Whether an aggregation with an average was not taken as a whole: Spark then asks for sum and count instead."""
     return any(
@@ -67,16 +88,19 @@ def refused_after_average(asked: Iterable[OfferedAggregation]) -> bool:
     )
 
 
-def _typed(schema: pa.Schema, group_by: tuple[Expr, ...], functions: tuple[OfferedFunction, ...]) -> Aggregation | None:
+def typed_aggregation(
+    group_by: tuple[Expr, ...], functions: tuple[OfferedFunction, ...], type_of: Callable[[Expr], pa.DataType | None]
+) -> Aggregation | None:
+    """The aggregation with the types that Spark gives its results; None where one of them is not known."""
     fields: list[pa.Field] = []
     for index, group in enumerate(group_by):
-        type_ = operand_type(group, schema)
+        type_ = type_of(group)
         if type_ is None or kind_of(type_) is None:
             return None
         fields.append(pa.field(f"group_{index}", type_))
     typed: list[AggregateFunction] = []
     for index, offered in enumerate(functions):
-        type_ = _result_type(offered, schema)
+        type_ = _result_type(offered, None if offered.operand is None else type_of(offered.operand))
         if type_ is None:
             return None
         typed.append(AggregateFunction(offered.name, offered.operand, offered.distinct, type_))
@@ -84,11 +108,10 @@ def _typed(schema: pa.Schema, group_by: tuple[Expr, ...], functions: tuple[Offer
     return Aggregation(group_by, tuple(typed), pa.schema(fields))
 
 
-def _result_type(function: OfferedFunction, schema: pa.Schema) -> pa.DataType | None:
+def _result_type(function: OfferedFunction, operand: pa.DataType | None) -> pa.DataType | None:
     """The type that Spark gives the result, which its own V2 functions do not say."""
     if function.name == "count" and function.operand is None:
         return pa.int64()
-    operand = None if function.operand is None else operand_type(function.operand, schema)
     kind = None if operand is None else kind_of(operand)
     if kind is None:
         return None

@@ -9,11 +9,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.catalog import CatalogProvider
-from headrace.errors import HeadraceError, PlanError
+from headrace.errors import HeadraceError, PlanError, WriteError
 from headrace.negotiate.asking import asking, kind_of
 from headrace.negotiate.registry import RegisteredTable
 from headrace.provider import TableProvider
+from headrace.write import WritableProvider
 
 _VERSIONS_KEPT = 64
 
@@ -85,6 +88,28 @@ class CachedCatalog:
             while len(self._versions) >= _VERSIONS_KEPT:
                 self._versions.popitem(last=False)
             return self._versions.setdefault(key, table)
+
+    def create(self, schema: str, name: str, columns: pa.Schema) -> RegisteredTable:
+        """Have the provider make a table. Raises WriteError for what it is not; ProviderRaised."""
+        where = f"{type(self.provider).__name__}.create_table"
+        with asking(where, f"{self.name}.{schema}.{name}"):
+            provider = self.provider.create_table(schema, name, columns)
+        if not isinstance(provider, WritableProvider):
+            raise WriteError(
+                f"{where} returned {kind_of(provider)}, expected a WritableProvider ({self.name}.{schema}.{name})"
+            )
+        table = table_of(f"{self.name}.{schema}.{name}", provider, where)
+        with self._lock:
+            self._tables.pop(schema, None)
+            self._loaded[schema, name] = table
+        return table
+
+    def drop(self, schema: str, name: str) -> bool:
+        """Have the provider remove a table, of which all answers are forgotten. Raises WriteError, ProviderRaised."""
+        with asking(f"{type(self.provider).__name__}.drop_table", f"{self.name}.{schema}.{name}"):
+            dropped = self.provider.drop_table(schema, name)
+        self.refresh()
+        return bool(dropped)
 
     def _names(self, method: str, ask: Callable[[], Sequence[str]]) -> list[str]:
         with self._asking(method):

@@ -20,13 +20,17 @@ MOST_RUNTIME_VALUES = 10_000
 class OfferedFilter:
     """One conjunct that Spark offered, and what became of it.
 
-    ``expr`` is None for one that has no faithful form here. ``implied``: an IS NOT NULL that another, EXACT, filter
-    guarantees; nobody has to evaluate it.
+    ``expr`` is None for one that has no faithful form here. ``answer`` is the provider's. ``implied``: an IS NOT NULL
+    that another filter guarantees which Spark does not evaluate; nobody has to evaluate it. ``here``: Headrace's stage
+    filters exactly, else ``why_not_here`` says why it does not; ``visible``: Spark filters again all the same.
     """
 
     expr: Expr | None
     answer: FilterPushdown
     implied: bool = False
+    here: bool = False
+    visible: bool = False
+    why_not_here: str = ""
 
     @property
     def requested(self) -> Expr | None:
@@ -35,8 +39,19 @@ class OfferedFilter:
 
     @property
     def word(self) -> str:
-        """The answer in one word: exact, inexact, unsupported, implied."""
-        return "implied" if self.implied else self.answer.value
+        """What Spark is told, in one word: exact, inexact, unsupported, implied."""
+        if self.implied:
+            return "implied"
+        if self.here:
+            return FilterPushdown.INEXACT.value if self.visible else FilterPushdown.EXACT.value
+        return self.answer.value
+
+    @property
+    def who(self) -> str:
+        """Who does it, for EXPLAIN: the provider by its answer, and Headrace."""
+        if not self.here:
+            return self.word.upper()
+        return "HEADRACE" if self.answer is FilterPushdown.UNSUPPORTED else f"{self.answer.name}, HEADRACE"
 
 
 def answered_filters(

@@ -37,6 +37,8 @@ class OfferedSide:
             return f"the promises of {self.table.name} are verified, on rows that a join would not show"
         if self.cut:
             return f"rows of {self.table.name} are cut or added up before the join"
+        if any(one.here for one in self.filters):
+            return f"Headrace filters {self.table.name}"
         if any(one.answer is not FilterPushdown.EXACT and not one.implied for one in self.filters):
             return f"Spark still filters {self.table.name}"
         return ""

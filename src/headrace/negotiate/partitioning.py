@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.arrow.types import wire_type
 from headrace.errors import PlanError
 from headrace.negotiate.registry import RegisteredTable
-from headrace.plan import HashPartitioning, KeyPartitioning, Partitioning, ScanRequest, UnknownPartitioning
+from headrace.plan import HashPartitioning, KeyPartitioning, Partitioning, UnknownPartitioning
 
 BUCKETING = "spark.sql.sources.v2.bucketing"
 """What the names of Spark's settings about partitioned tables begin with."""
@@ -21,7 +21,9 @@ class ScanSettings:
     """Settings of the session that decide what Spark may be told of a plan. The defaults are Spark's.
 
     ``filters_back_bytes``: Spark can put EXACT filters back above the scan, and broadcasts tables up to this size; 0
-    where it does not. The others are about the partitioning.
+    where it does not. ``broadcast_bytes`` is that size, whether it puts them back or not. ``work_at_source``: Headrace
+    may do in Arrow what the provider does not, ``ansi``: with the meaning that Spark has under ANSI. The others are
+    about the partitioning.
     """
 
     bucketing: bool = True
@@ -29,6 +31,9 @@ class ScanSettings:
     compatible_transforms: bool = False
     shuffle_one_side: bool = False
     filters_back_bytes: int = 0
+    broadcast_bytes: int = 0
+    work_at_source: bool = False
+    ansi: bool = True
 
 
 def check_partitioning(partitioning: Any, table: RegisteredTable, name: str) -> None:
@@ -59,8 +64,12 @@ def check_partitioning(partitioning: Any, table: RegisteredTable, name: str) -> 
                 )
 
 
-def why_unused(partitioning: Partitioning, request: ScanRequest, settings: ScanSettings) -> str | None:
+def why_unused(
+    partitioning: Partitioning, read: pa.Schema, settings: ScanSettings, *, grouped: bool = False
+) -> str | None:
     """Why Spark is not told of the partitioning; None when it is.
+
+    ``read``: the table's columns that Spark gets; ``grouped``: only those that are groups.
 
     The settings are off by default. With each of them Spark does something that this partitioning cannot bear:
     evaluates the hash function, or compares single columns of its keys, or looks up binary keys by identity.
@@ -79,11 +88,13 @@ def why_unused(partitioning: Partitioning, request: ScanRequest, settings: ScanS
     ):
         if hashed and is_on:
             return f"Spark cannot compute the provider's hash function, and {BUCKETING}.{setting}.enabled is on"
-    missing = [column for column in partitioning.columns if column not in request.projection]
+    missing = [column for column in partitioning.columns if column not in read.names]
     if missing:
+        if grouped:
+            return f"the partitioning column {missing[0]!r} is none of the groups"
         return f"the query does not read the partitioning column {missing[0]!r}"
     if settings.shuffle_one_side and any(
-        pa.types.is_binary(wire_type(request.schema.field(column).type, column)) for column in partitioning.columns
+        pa.types.is_binary(wire_type(read.field(column).type, column)) for column in partitioning.columns
     ):
         return f"Spark cannot shuffle by binary keys, and {BUCKETING}.shuffle.enabled is on"
     if partitioning.n == 0:

@@ -21,6 +21,7 @@ from headrace.arrow.batches import batch_without_columns
 from headrace.errors import PlanError, RegistrationError
 from headrace.execute.failure import headline_of
 from headrace.execute.partition_stream import ScanTask
+from headrace.execute.receiving import ReceivingTask
 from headrace.negotiate.registry import RegisteredTable
 
 _INSTALLED = tuple(
@@ -33,33 +34,34 @@ _LOG = logging.getLogger("headrace")
 _MAX_PICKLED_BYTES = 256 << 20
 
 
-def pickled_task(task: ScanTask, *, by_value: bool) -> bytes:
-    """Pickle a scan for Spark's Python workers. Raises PlanError, naming the plan, where it cannot be, or is too large.
+def pickled_task(task: ScanTask | ReceivingTask, *, by_value: bool) -> bytes:
+    """Pickle a task for Spark's Python workers. Raises PlanError, naming the plan, where it cannot be, or is too large.
 
     Classes of the script or notebook itself always travel by value. With ``by_value`` so does every module
     that is not installed (a file beside the script): the executors of a cluster could not import it. On one
     machine they can, because the driver's search path travels along. But workers import a module once: where one
     was loaded again here, these modules travel by value from then on.
     """
-    plan = f"{task.plan_name} (table {task.table!r})"
+    name, _, method = (f"{task.plan_name}.execute" if isinstance(task, ScanTask) else task.place).rpartition(".")
+    plan = f"{name} (table {task.table!r})"
     try:
         made = pickled(task, by_value=by_value) if by_value or not _RELOADED.look() else _pickled_anew(task)
     except Exception as error:  # pickling runs user code (__reduce__, __getstate__)
         raise PlanError(
             f"{plan} cannot be pickled for Spark's Python workers: "
             f"{headline_of(error)}. Make the plan hold only what can be pickled (open connections and "
-            "files in execute), or set placement = Placement.DRIVER to run it in this process."
+            f"files in {method}), or set placement = Placement.DRIVER to run it in this process."
         ) from error
     if len(made) > _MAX_PICKLED_BYTES:
         raise PlanError(
             f"{plan} is pickled for Spark's Python workers, and has {len(made) >> 20} MB, more than the "
             f"{_MAX_PICKLED_BYTES >> 20} MB that a plan may have. Give it paths and offsets and load the data in "
-            "execute, or set placement = Placement.DRIVER to run it in this process, where nothing is pickled."
+            f"{method}, or set placement = Placement.DRIVER to run it in this process, where nothing is pickled."
         )
     return made
 
 
-def _pickled_anew(task: ScanTask) -> bytes:
+def _pickled_anew(task: ScanTask | ReceivingTask) -> bytes:
     """By value if that is possible, else by name with a warning: workers may run code that is older than this."""
     try:
         return pickled(task, by_value=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from headrace.negotiate.partitioning import check_partitioning
 from headrace.negotiate.registry import RegisteredTable
 from headrace.plan import ExecutionPlan, Partitioning, Placement, ScanRequest, SortKey, Statistics
 from headrace.provider import TableProvider
+from headrace.stream import Offset, stream_of
 
 
 @dataclass(frozen=True)
@@ -39,27 +40,32 @@ def checked_plan(
     provider: TableProvider,
     request: ScanRequest,
     *,
+    estimates: Callable[[], Statistics | None],
     read: tuple[str, ...] | None = None,
     one_partition: bool = False,
+    between: tuple[Offset, Offset] | None = None,
 ) -> CheckedPlan:
     """Ask the provider for a plan and check all it says. Raises PlanError, SchemaMismatchError, ProviderRaised.
 
-    ``read``: the columns that Spark reads, where the request has others too.
+    ``estimates``: those of the provider, for a plan that has none. ``read``: the columns that Spark reads, where the
+    request has others too.
     ``one_partition``: the provider agreed to a top-n or an offset that only one partition can keep.
+    ``between``: the range of a stream that is read; the provider is a StreamProvider then.
     """
     read = request.projection if read is None else read
-    where = f"{table.provider_name}.scan"
+    where = f"{table.provider_name}.{'scan' if between is None else 'scan_between'}"
     with asking(where, table.name):
-        plan = provider.scan(request)
+        plan = provider.scan(request) if between is None else stream_of(provider).scan_between(*between, request)
     if not isinstance(plan, ExecutionPlan):
         raise PlanError(f"{where} returned {kind_of(plan)}, expected an ExecutionPlan (table {table.name!r})")
     name = f"{type(plan).__name__} (returned by {where}, table {table.name!r})"
     with asking(name, table.name):  # properties and methods of the user's plan
         text = plan.describe()
-        statistics = plan.statistics() or provider.statistics() or Statistics()
+        statistics = plan.statistics()
         schema = getattr(plan, "schema", None)
         partitioning, ordering, placement = plan.partitioning, tuple(plan.ordering), plan.placement
         narrowed_by = tuple(plan.runtime_filter_columns)
+    statistics = statistics or estimates() or Statistics()
     if not isinstance(placement, Placement):
         raise PlanError(f"{name} has placement {placement!r}, expected a Placement")
     if not isinstance(statistics, Statistics):
@@ -83,18 +89,24 @@ def checked_plan(
     )
 
 
-def table_bytes(table: RegisteredTable, provider: TableProvider, columns: Collection[str], unknown: int) -> int:
-    """How large the provider says its table is, as to these columns; ``unknown`` where it does not say.
-
-    Raises PlanError, ProviderRaised.
-    """
+def provider_statistics(table: RegisteredTable, provider: TableProvider) -> Statistics | None:
+    """What the provider says of its table. Raises PlanError, ProviderRaised."""
     where = f"{table.provider_name}.statistics"
     with asking(where, table.name):
         statistics = provider.statistics()
+    if statistics is not None and not isinstance(statistics, Statistics):
+        raise PlanError(f"{where} gave statistics {statistics!r}, expected Statistics or None (table {table.name!r})")
+    return statistics
+
+
+def table_bytes(table: RegisteredTable, statistics: Statistics | None, columns: Collection[str], unknown: int) -> int:
+    """How large a table is by its ``statistics``, as to these columns; ``unknown`` where they do not say.
+
+    Raises PlanError.
+    """
     if statistics is None:
         return unknown
-    if not isinstance(statistics, Statistics):
-        raise PlanError(f"{where} gave statistics {statistics!r}, expected Statistics or None (table {table.name!r})")
+    where = f"{table.provider_name}.statistics"
     size = _completed(statistics, ScanRequest(table.schema, tuple(table.schema.names)), where).size_in_bytes
     if size is None:
         return unknown

@@ -14,11 +14,16 @@ from headrace.provider import Pushdown, TableProvider
 
 @dataclass(frozen=True)
 class OfferedTopN:
-    """An ORDER BY with a LIMIT that Spark offered, and what became of it."""
+    """An ORDER BY with a LIMIT that Spark offered, and what became of it.
+
+    ``here``: Headrace's stage finds the first rows of each partition, else ``why_not_here`` says why it does not.
+    """
 
     order: tuple[SortKey, ...]
     limit: int
     answer: Pushdown
+    here: bool = False
+    why_not_here: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,12 +35,10 @@ class OfferedOffset:
 
 
 def answered_top_n(
-    table: RegisteredTable, provider: TableProvider, order: Sequence[SortKey], limit: int, *, aggregated: bool
+    table: RegisteredTable, provider: TableProvider, order: Sequence[SortKey], limit: int
 ) -> OfferedTopN:
-    """Ask the provider, unless the order is one of aggregates. Raises PlanError, ProviderRaised."""
+    """Ask the provider. Raises PlanError, ProviderRaised."""
     keys = tuple(order)
-    if aggregated or not keys or any(key.column not in table.schema.names for key in keys):
-        return OfferedTopN(keys, limit, Pushdown.UNSUPPORTED)
     where = f"{table.provider_name}.supports_top_n_pushdown"
     with asking(where, table.name):
         answer = provider.supports_top_n_pushdown(keys, limit)

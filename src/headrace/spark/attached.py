@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import HeadraceError
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark.catalog_names import CatalogNames
-from headrace.spark.explain.explanation import Explanation
+from headrace.spark.explain.answer import Explanation
 from headrace.spark.failures import raising
 from headrace.spark.planner import Planner
 from headrace.spark.results import RunningQuery
@@ -103,6 +104,10 @@ class AttachedSpark(ABC):
 
     @abstractmethod
     def explain(self, frame: DataFrame) -> Explanation: ...
+
+    @abstractmethod
+    def explain_batch(self, query: StreamingQuery) -> Explanation:
+        """Of a streaming query that was started: its last micro-batch."""
 
     @abstractmethod
     def leave(self) -> None:

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from headrace.arrow.ddl import schema_from_ddl
 from headrace.arrow.spark_types import spark_schema
 from headrace.catalog import CatalogProvider
-from headrace.errors import HeadraceError, PlanError
+from headrace.errors import HeadraceError, PlanError, WriteError
 from headrace.expr.nodes import Literal
 from headrace.negotiate.asking import asking
 from headrace.negotiate.catalogs import CachedCatalog, HeldTables, table_of
@@ -17,9 +18,14 @@ from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.provider import JoiningProvider, TableProvider
 from headrace.spark import words
 from headrace.spark.predicates import decode
+from headrace.stream import why_no_stream
 from headrace.tables.wrapping import innermost
 
+_PLAIN_PROPERTIES = {"owner", "comment", "is_managed_location"}
+"""What Spark says of a new table without being asked, and a comment, which nobody would miss."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_NAMESPACE = "default"
+"""Where a context's tables also stand: ``headrace.default.orders``, for who takes two names for schema and table."""
 
 
 class Catalogs:
@@ -42,6 +48,8 @@ class Catalogs:
             words.FUNCTIONS: self._function_names,
             words.TABLE_FUNCTION: self._table_function,
             words.RELEASE_TABLE: self._release_table,
+            words.CREATE_TABLE: self._create_table,
+            words.REMOVE_TABLE: self._remove_table,
         }
 
     def find_id(self, table_id: str) -> RegisteredTable | None:
@@ -92,7 +100,7 @@ class Catalogs:
         catalog = self.find(question[words.CATALOG])
         version, timestamp = question.get(words.VERSION), question.get(words.TIMESTAMP)
         if catalog is None:
-            table = self._registry.find(question[words.TABLE]) if not question[words.NAMESPACE] else None
+            table = self._registry.find(question[words.TABLE]) if _is_own(question[words.NAMESPACE]) else None
             unnamed = self.held.find_id(question[words.TABLE]) if table is None else None
             if unnamed is not None:
                 return self._held_answer(unnamed)
@@ -113,7 +121,8 @@ class Catalogs:
     def _list(self, question: dict[str, Any]) -> dict[str, Any]:
         catalog, namespace = self.find(question[words.CATALOG]), question[words.NAMESPACE]
         if catalog is None:
-            return {words.EXISTS: not namespace, words.TABLES: [] if namespace else self._registry.names()}
+            exists = _is_own(namespace)
+            return {words.EXISTS: exists, words.TABLES: self._registry.names() if exists else []}
         if not namespace:
             return {words.EXISTS: True, words.TABLES: []}
         exists = self._schema(question)[words.EXISTS]
@@ -121,13 +130,13 @@ class Catalogs:
 
     def _schemas(self, question: dict[str, Any]) -> dict[str, Any]:
         catalog = self.find(question[words.CATALOG])
-        return {words.SCHEMAS: [] if catalog is None else catalog.schemas()}
+        return {words.SCHEMAS: [_NAMESPACE] if catalog is None else catalog.schemas()}
 
     def _schema(self, question: dict[str, Any]) -> dict[str, Any]:
         catalog, namespace = self.find(question[words.CATALOG]), question[words.NAMESPACE]
-        if not namespace:
-            return {words.EXISTS: True}
-        return {words.EXISTS: catalog is not None and len(namespace) == 1 and namespace[0] in catalog.schemas()}
+        if catalog is None:
+            return {words.EXISTS: _is_own(namespace)}
+        return {words.EXISTS: not namespace or (len(namespace) == 1 and namespace[0] in catalog.schemas())}
 
     def _function_names(self, question: dict[str, Any]) -> dict[str, Any]:
         """Only the context's own catalog shows them: another of its catalogs is a CatalogProvider's."""
@@ -151,6 +160,41 @@ class Catalogs:
         self.held.release(question[words.TABLE])
         return {}
 
+    def _create_table(self, question: dict[str, Any]) -> dict[str, Any]:
+        catalog, schema = self._writable_catalog(question)
+        beside = sorted(set(question[words.OPTIONS]) - _PLAIN_PROPERTIES)
+        if question[words.PARTITIONS]:
+            beside.append("PARTITIONED BY")
+        if beside:
+            raise WriteError(
+                f"CREATE TABLE in the catalog {catalog.name!r} gives its provider columns alone: leave out what the "
+                f"statement says beside them ({', '.join(beside)})"
+            )
+        columns = schema_from_ddl(question[words.COLUMNS])
+        return self._held_answer(catalog.create(schema, question[words.TABLE], columns))
+
+    def _remove_table(self, question: dict[str, Any]) -> dict[str, Any]:
+        catalog, schema = self._writable_catalog(question)
+        return {words.EXISTS: catalog.drop(schema, question[words.TABLE])}
+
+    def _writable_catalog(self, question: dict[str, Any]) -> tuple[CachedCatalog, str]:
+        """The catalog and the schema in it. Raises WriteError for a context's own, whose tables are registered."""
+        catalog, namespace = self.find(question[words.CATALOG]), question[words.NAMESPACE]
+        if catalog is None:
+            raise WriteError(
+                f"tables come to the catalog {question[words.CATALOG]!r} and go from it in Python (ctx.register_table, "
+                "ctx.deregister_table); SQL makes them in the catalog of a CatalogProvider with create_table "
+                "(ctx.register_catalog)"
+            )
+        if len(namespace) != 1:
+            raise WriteError(f"a table of the catalog {catalog.name!r} stands in one schema, not in {namespace}")
+        return catalog, namespace[0]
+
+
+def _is_own(namespace: list[str]) -> bool:
+    """Whether it has the tables of a context's own catalog."""
+    return [part.lower() for part in namespace] in ([], [_NAMESPACE])
+
 
 def _described(table: RegisteredTable) -> dict[str, Any]:
     return {
@@ -160,6 +204,7 @@ def _described(table: RegisteredTable) -> dict[str, Any]:
         words.SCHEMA: spark_schema(table.wire_schema, table.schema),
         words.PUSH: table.live is not None,
         words.JOINS: isinstance(innermost(table.provider), JoiningProvider),
+        words.STREAM: why_no_stream(table.provider) is None,
     }
 
 

@@ -103,6 +103,9 @@ def _settings(negotiation: Negotiation, settings: dict[str, Any]) -> None:
         compatible_transforms=settings[f"{BUCKETING}.allowCompatibleTransforms.enabled"],
         shuffle_one_side=settings[f"{BUCKETING}.shuffle.enabled"],
         filters_back_bytes=settings[words.FILTERS_BACK_BYTES],
+        broadcast_bytes=settings[words.BROADCAST_BYTES],
+        work_at_source=settings[words.WORK_AT_SOURCE],
+        ansi=settings[words.ANSI],
     )
 
 

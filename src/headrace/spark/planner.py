@@ -19,7 +19,9 @@ from headrace.spark import words
 from headrace.spark.catalogs import Catalogs
 from headrace.spark.planning_settings import planning_for
 from headrace.spark.scans import Scans
+from headrace.spark.streams import Streams
 from headrace.spark.task_places import TaskPlaces
+from headrace.spark.writes import Writes
 from headrace.transport.endpoint import Endpoint
 
 
@@ -31,11 +33,15 @@ class Planner:
         self.catalogs = Catalogs(registry)
         self.places = TaskPlaces(endpoint, python, archive, by_value)
         self.scans = Scans(self.catalogs.find_id, self.places)
+        self.writes = Writes(self.catalogs.find_id, self.places)
+        self.streams = Streams(self.catalogs.find_id)
         self._lock = threading.Lock()
         self._inboxes: dict[str, ResultInbox] = {}
         self._operations: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             **self.catalogs.answers,
             **self.scans.answers,
+            **self.writes.answers,
+            **self.streams.answers,
             words.QUERY_END: self._query_end,
             words.APPLICATION_END: self._application_end,
             words.RESULT_PARTITIONS: self._result_partitions,
@@ -71,13 +77,17 @@ class Planner:
         for table in self._registry.tables():
             if table.live is not None:
                 table.live.reader_lost(str(error))
+        self.streams.close()
+        self.writes.close()
 
     def close(self) -> None:
         with self._lock:
             inboxes = list(self._inboxes.values())
         for inbox in inboxes:
             inbox.fail(ResultClosedError("the session context was closed while this query ran"))
+        self.streams.close()
         self.scans.close()
+        self.writes.close()
 
     def _query_end(self, question: dict[str, Any]) -> dict[str, Any]:
         for table in self._registry.tables():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from headrace.errors import HeadraceError
 from headrace.negotiate.filters import MOST_RUNTIME_VALUES
 from headrace.negotiate.keys import key_batch
 from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.offsets import offset_of
 from headrace.negotiate.pickling import pickled_task
 from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
@@ -85,8 +86,10 @@ class Scans:
     def _plan(self, question: dict[str, Any]) -> dict[str, Any]:
         scan = self._scan(question)
         take_offers(scan.negotiation, question[words.OFFERS], self._negotiation)
-        narrows = question.get(words.NARROWS)
-        if narrows is None:
+        narrows, start = question.get(words.NARROWS), question.get(words.START)
+        if start is not None:
+            planned = scan.negotiation.plan_between(offset_of(start), offset_of(question[words.END]))
+        elif narrows is None:
             planned = scan.negotiation.plan()
         else:
             learnt = [decode(node) for node in question[words.RUNTIME_FILTERS]]
@@ -120,13 +123,18 @@ class Scans:
         with self._lock:
             scan = self._scans.get(question[words.SCAN])
             plan = None if scan is None else scan.plans.pop(question[words.PLAN], None)
-        return self._drop([] if plan is None else [plan])
+            kept = [] if scan is None else list(scan.plans.values())
+        return self._drop([] if plan is None else [plan], kept)
 
-    def _drop(self, plans: list[_LivePlan]) -> dict[str, Any]:
+    def _drop(self, plans: list[_LivePlan], kept: Iterable[_LivePlan] = ()) -> dict[str, Any]:
+        """``kept``: other plans of the same scan, which may run the same plan of the user's with other work."""
+        in_use = {id(plan.scan.plan) for plan in kept}
         for plan in plans:
             if plan.ticket is not None:
                 self._places.endpoint.withdraw(plan.ticket)
-            plan.scan.release()
+            if id(plan.scan.plan) not in in_use:
+                in_use.add(id(plan.scan.plan))
+                plan.scan.release()
         return {}
 
     def _negotiation(self, question: dict[str, Any]) -> Negotiation:
@@ -156,9 +164,14 @@ def _plan_json(planned: PlannedScan) -> dict[str, Any]:
         words.PARTITIONS: planned.partitioning.n,
         words.PARTITIONING: _partitioning_json(planned),
         words.ORDERING: [
-            {words.COLUMN: key.column, words.DESCENDING: key.descending, words.NULLS_FIRST: key.nulls_first}
+            {
+                words.COLUMN: planned.name_in_rows(key.column),
+                words.DESCENDING: key.descending,
+                words.NULLS_FIRST: key.nulls_first,
+            }
             for key in planned.ordering
         ],
+        words.GROUPED: planned.group_names is not None,
         words.ROWS: planned.statistics.num_rows,
         words.BYTES: planned.statistics.size_in_bytes,
         words.FILTERS_COME_BACK: planned.filters_come_back,
@@ -178,7 +191,7 @@ def _partitioning_json(planned: PlannedScan) -> dict[str, Any] | None:
     with pa.ipc.new_stream(stream, keys.schema) as writer:
         writer.write_batch(keys)
     return {
-        words.COLUMNS: list(partitioning.columns),
+        words.COLUMNS: [planned.name_in_rows(column) for column in partitioning.columns],
         words.FUNCTION: partitioning.function if isinstance(partitioning, HashPartitioning) else None,
         words.KEYS: base64.b64encode(stream.getvalue()).decode(),
     }

@@ -41,20 +41,28 @@ from headrace.spark import launch
 from headrace.spark.attached import AttachedSpark, is_connect
 from headrace.spark.catalog_names import check_catalog_name
 from headrace.spark.classic.session import ClassicSpark
-from headrace.spark.explain.explanation import Explanation
+from headrace.spark.explain.answer import Explanation
+from headrace.spark.explain.statements import explain_statement, is_statement
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
 from headrace.spark.sql_names import with_frames
 from headrace.spark.unknown_tables import naming_near_tables, near_names
 from headrace.spark.unnamed import keep_with
 from headrace.spill.arrow_spill import ArrowSpill
+from headrace.stream import why_no_stream
 from headrace.tables.choose import is_table, provider_for
 
 if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
     from headrace.spark.connect.session import ConnectSpark
 
 Args: TypeAlias = dict[str, Any] | list[Any] | None
 """The parameters of a query: by name (``:n``) or by place (``?``)."""
+
+
+_STREAM_OPTIONS = {option.lower(): option for option in ("maxRowsPerTrigger", "maxBytesPerTrigger")}
+"""As Spark reads options: in lower case."""
 
 
 class SessionContext:
@@ -320,11 +328,34 @@ class SessionContext:
     def table(self, name: str) -> DataFrame:
         """A registered table as a DataFrame. Raises HeadraceError if this context has no such table."""
         self._require_open()
+        table = self._registered(name)
+        with self._attached.errors_of_spark():
+            return self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
+
+    def _registered(self, name: str) -> RegisteredTable:
         table = self._find(name)
         if table is None:
             raise HeadraceError(f"no table {name!r} is registered here. {near_names(name, self.table_names())}")
+        return table
+
+    def stream(self, name: str, **options: Any) -> DataFrame:
+        """A registered StreamProvider as a streaming DataFrame: what ``spark.readStream`` gives, with all its sinks.
+
+        ``options``: ``maxRowsPerTrigger`` and ``maxBytesPerTrigger``, about how much a micro-batch may have. Raises
+        HeadraceError if this context has no such table or it is no stream, ValueError for an option
+        that there is not.
+        """
+        self._require_open()
+        unknown = [option for option in options if option.lower() not in _STREAM_OPTIONS]
+        if unknown:
+            raise ValueError(f"a stream has no option {unknown[0]!r}; it has {', '.join(_STREAM_OPTIONS.values())}")
+        table = self._registered(name)
+        if (reason := why_no_stream(table.provider)) is not None:
+            raise HeadraceError(
+                f"the table {name!r} cannot be read as a stream: {reason}. Or read it with ctx.table(name)"
+            )
         with self._attached.errors_of_spark():
-            return self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
+            return self._spark.readStream.options(**options).table(f"{self._catalog}.{_quoted(table.name)}")
 
     def read_table(self, table: Any) -> DataFrame:
         """A provider or data as a DataFrame, without a name; see ``register_table`` for what it may be.
@@ -388,12 +419,23 @@ class SessionContext:
         with self._attached.errors():
             return ResultStream(self._attached.query(frame, bounded=True), report)
 
-    def explain(self, query: DataFrame | str, args: Args = None, **names: Any) -> Explanation:
+    def explain(self, query: DataFrame | StreamingQuery | str, args: Args = None, **names: Any) -> Explanation:
         """A readable block per Headrace scan of the query: what was negotiated, and why something was not used.
 
-        The answer is a ``str`` that notebooks show as it is. ``args`` and ``names`` are those of ``sql``, for text.
+        Of a streaming query that was started it describes the last micro-batch. A statement that writes is planned as
+        well, and does not run: a block per write says what becomes of the table. The answer is a ``str`` that notebooks
+        show as it is. ``args`` and ``names`` are those of ``sql``, for text. Raises HeadraceError for a streaming query
+        of Spark Connect, whose plan only the server has.
         """
-        frame = self._frame(query, args, names)
+        asked: Any = query
+        if hasattr(asked, "lastProgress"):
+            self._require_open()
+            with self._attached.errors():
+                return self._attached.explain_batch(asked)
+        if isinstance(query, str) and is_statement(query):
+            with self._attached.errors():
+                return explain_statement(query, lambda text: self.sql(text, args, **names), self._attached.planner)
+        frame = self._frame(asked, args, names)
         with self._attached.errors():
             return self._attached.explain(frame)
 

@@ -10,7 +10,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.errors import HeadraceError, MissingPackageError
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 OLDEST, NEWEST = (4, 0), (4, 3)
 _INSTALL = "pip install 'headrace[spark]'"
+_Class = TypeVar("_Class", bound=type)
 
 
 def check() -> None:
@@ -140,6 +141,33 @@ def pushes_filters(reader: DataSourceReader) -> bool:
     if inherited is None:
         return False
     return "pushFilters" in vars(reader) or getattr(reader.pushFilters, "__func__", None) is not inherited
+
+
+def stream_arrow_writer() -> tuple[type, ...]:
+    """The class of stream writers that take Arrow batches; none in 4.0."""
+    from pyspark.sql import datasource
+
+    found: type | None = getattr(datasource, "DataSourceStreamArrowWriter", None)
+    return () if found is None else (found,)
+
+
+def spark_read_limit(max_rows: int | None, max_bytes: int | None) -> Any:
+    """PySpark's own limit for a stream reader, of rows where both are given. Before 4.2 no reader takes one."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
+
+    if max_rows is not None:
+        return ReadMaxRows(max_rows)
+    return ReadAllAvailable() if max_bytes is None else ReadMaxBytes(max_bytes)
+
+
+def knows_available_now(reader: _Class) -> _Class:
+    """A class decorator: a stream reader with ``prepareForTriggerAvailableNow``. Before 4.2 Spark does it itself."""
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:
+        return reader
+    SupportsTriggerAvailableNow.register(reader)
+    return reader
 
 
 def types_without_arrow() -> tuple[type[DataType], ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -21,14 +23,15 @@ from headrace.display import names_text
 from headrace.errors import SchemaMismatchError
 from headrace.expr.nodes import Expr
 from headrace.expr.semantics import is_comparable
-from headrace.plan import Aggregation, ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
-from headrace.provider import AggregatePushdown, FilterPushdown, TableProvider, pushdown_exact_where_possible
+from headrace.plan import ExecutionPlan, Placement, ScanRequest, Statistics, UnknownPartitioning
+from headrace.provider import FilterPushdown, pushdown_exact_where_possible
 from headrace.pruning.container_stats import ColumnStats, ContainerStats
 from headrace.pruning.predicate import PruningPredicate
-from headrace.tables.partial_aggregates import PartialAggregate, can_be_partial, operand_columns
+from headrace.tables.mem_write import MemWrite, without_rows
+from headrace.write import WritableProvider, WriteMode, WritePlan, WriteRequest
 
 
-class MemTable(TableProvider):
+class MemTable(WritableProvider):
     """A table over data in memory.
 
     ``data``: a pyarrow Table or RecordBatch, an iterable of RecordBatches, a RecordBatchReader (read to its end
@@ -38,10 +41,13 @@ class MemTable(TableProvider):
     ``partitions``: how many tasks a scan may use; each gets an equal share of the rows, in order.
 
     Placement is DRIVER: nothing is pickled, only the needed columns and rows cross to Spark. Columns, filters that
-    pyarrow decides as Spark does (those of joins too), and limits are used; counts, least and greatest values are
-    taken here; row and byte counts are exact. String views and other types that pyarrow cannot filter are shown as the
-    plain type. They are converted batch by batch when they are read, views only where a filter is used, or where text
-    of more than 12 bytes lies far apart.
+    pyarrow decides as Spark does (those of joins too), and limits are used; row and byte counts are exact. String
+    views and other types that pyarrow cannot filter are shown as the plain type. They are converted batch by batch when
+    they are read, views only where a filter is used, or where text of more than 12 bytes lies far apart.
+
+    It can be written to: rows are appended, or replace all rows or those of a filter, all at once when the statement
+    ends; DELETE and TRUNCATE remove rows. Queries under way keep the rows that they began with, and the object that the
+    table was made of never changes. What a streaming query commits twice is there once, for as long as the table is.
 
     Raises TypeError for what is no table, or has a column of mixed types, ValueError for fewer than one partition or
     for an iterable without batches (it has no schema), SchemaMismatchError for batches that differ in schema.
@@ -57,13 +63,21 @@ class MemTable(TableProvider):
         buffers = DamageCheck(table.schema, read=views)  # here once, others whenever they are converted
         for batch in table.to_batches():
             _refuse(buffers.damage(batch))
-        self._table = _without_small_batches(_with_plain_text(_with_plain_values(table)))
-        self._schema = pa.schema([filterable(field) for field in self._table.schema])
+        self._rows = _Rows(_without_small_batches(_with_plain_text(_with_plain_values(table))))
+        self._schema = pa.schema([filterable(field) for field in self._rows.table.schema])
         self._partitions = partitions
-        self._ranges: dict[str, list[ColumnStats]] = {}
+        self._writing = threading.Lock()
+        self._epochs: dict[str, int] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For a copy in another process, which is then a table of its own."""
+        return {key: value for key, value in vars(self).items() if key != "_writing"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _writing=threading.Lock())
 
     def __repr__(self) -> str:
-        return f"<MemTable: {self._table.num_rows:,} rows of {names_text(self._schema.names)}>"
+        return f"<MemTable: {self._rows.table.num_rows:,} rows of {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema
@@ -71,35 +85,77 @@ class MemTable(TableProvider):
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         return pushdown_exact_where_possible(filters, schema=self._schema)
 
-    def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
-        return AggregatePushdown.PARTIAL if can_be_partial(aggregation) else AggregatePushdown.UNSUPPORTED
-
     def scan(self, request: ScanRequest) -> ExecutionPlan:
-        table, partitions = self._table, self._partitions
+        rows, partitions = self._rows, self._partitions
+        table = rows.table
         if request.limit is not None and not request.filters and request.limit < table.num_rows:
             table = table.slice(0, request.limit)
             partitions = min(partitions, -(-max(1, request.limit) // BATCH_ROWS))
         shares = _shares(table.num_rows, partitions)
         learnt = [expr for expr in request.runtime_filters if expr.to_pyarrow(schema=self._schema) is not None]
         if learnt and partitions > 1:
-            shares = self._kept(shares, learnt)
+            shares = self._kept(rows, shares, learnt)
         return MemPlan(table, self._schema, shares, (*request.filters, *learnt), request)
 
     def statistics(self) -> Statistics:
-        return Statistics(self._table.num_rows, self._table.nbytes)
+        table = self._rows.table
+        return Statistics(table.num_rows, table.nbytes)
 
-    def _kept(self, shares: list[tuple[int, int]], learnt: list[Expr]) -> list[tuple[int, int]]:
+    def write_modes(self) -> set[WriteMode]:
+        return {WriteMode.APPEND, WriteMode.TRUNCATE, WriteMode.OVERWRITE}
+
+    def can_overwrite(self, filters: Sequence[Expr]) -> bool:
+        return all(expr.to_pyarrow(schema=self._schema) is not None for expr in filters)
+
+    def can_delete(self, filters: Sequence[Expr]) -> bool:
+        return self.can_overwrite(filters)
+
+    def insert(self, request: WriteRequest) -> WritePlan:
+        return MemWrite(lambda batches: self._publish(request, batches))
+
+    def delete(self, filters: tuple[Expr, ...]) -> None:
+        with self._writing:
+            self._rows = _Rows(without_rows(self._plain(filters), filters))
+
+    def _publish(self, request: WriteRequest, batches: list[pa.RecordBatch]) -> None:
+        with self._writing:
+            if request.epoch is not None and self._epochs.get(request.query_id, -1) >= request.epoch:
+                return
+            kept = self._plain(request.filters)
+            if request.mode is not WriteMode.APPEND:
+                kept = without_rows(kept, request.filters)
+            new = pa.Table.from_batches(batches, self._schema)
+            self._rows = _Rows(_without_small_batches(pa.concat_tables([kept, new])))
+            if request.epoch is not None:
+                self._epochs[request.query_id] = request.epoch
+
+    def _plain(self, filters: Sequence[Expr]) -> pa.Table:
+        """The rows in the types of the schema, in which new ones come. Once the table was written to, it has these."""
+        table = self._rows.table
+        if table.schema.types == self._schema.types and not filters:
+            return table
+        return _in_types(table, self._schema, filtered=True).read_all()
+
+    def _kept(self, rows: _Rows, shares: list[tuple[int, int]], learnt: list[Expr]) -> list[tuple[int, int]]:
         """The shares that may have a row for which all of ``learnt`` are true."""
         needed = {name for expr in learnt for name in expr.columns()}
-        for name in needed - self._ranges.keys():
-            self._ranges[name] = [_range(self._table[name].slice(start, stop - start)) for start, stop in shares]
-        ranges = {name: self._ranges[name] for name in needed}  # another query may add to them meanwhile
+        for name in needed - rows.ranges.keys():
+            rows.ranges[name] = [_range(rows.table[name].slice(start, stop - start)) for start, stop in shares]
+        ranges = {name: rows.ranges[name] for name in needed}  # another query may add to them meanwhile
         stats = [
             ContainerStats({name: of_shares[i] for name, of_shares in ranges.items()}, stop - start)
             for i, (start, stop) in enumerate(shares)
         ]
         kept = PruningPredicate(learnt, self._schema).keep(stats)
         return [share for share, keep in zip(shares, kept, strict=True) if keep]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """What the table has at one time, and the ends of its shares, as far as they were looked for."""
+
+    table: pa.Table
+    ranges: dict[str, list[ColumnStats]] = dataclasses.field(default_factory=dict)
 
 
 class MemPlan(ExecutionPlan):
@@ -119,29 +175,22 @@ class MemPlan(ExecutionPlan):
         self._table_schema = table_schema
         self._shares = shares
         self._filters = filters
-        self._aggregation = request.aggregation
-        columns = request.projection if request.aggregation is None else operand_columns(request.aggregation)
-        self._columns = list(columns)
-        computed = filters or request.aggregation is not None
-        shown = table_schema if computed else _with_light_views(table_schema, table)
-        self._read = pa.schema([shown.field(name) for name in columns])  # nested fields unpruned
-        self.schema = self._read if request.aggregation is None else request.schema
+        self._columns = list(request.projection)
+        shown = table_schema if filters else _with_light_views(table_schema, table)
+        self.schema = pa.schema([shown.field(name) for name in self._columns])  # nested fields unpruned
         self.partitioning = UnknownPartitioning(len(shares))
         self.runtime_filter_columns = [field.name for field in table_schema if is_comparable(field.type)]
 
     def execute(self, partition: int) -> BatchSource:
         start, stop = self._shares[partition]
         share = self._table.slice(start, stop - start)
-        rows = self._matching(share) if self._filters else _in_types(share.select(self._columns), self._read)
-        return rows if self._aggregation is None else _aggregated(rows, self._aggregation)
+        return self._matching(share) if self._filters else _in_types(share.select(self._columns), self.schema)
 
     def describe(self) -> str:
         return f"{self._table.num_rows:,} rows in memory"
 
     def statistics(self) -> Statistics:
         """Exact without filters, an upper bound with them."""
-        if self._aggregation is not None:
-            return Statistics(len(self._shares))
         return Statistics(self._table.num_rows, self._table.select(self._columns).nbytes)
 
     def _matching(self, share: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -177,13 +226,6 @@ def _range(values: pa.ChunkedArray) -> ColumnStats:
         return ColumnStats(found["min"].as_py(), found["max"].as_py(), values.null_count)
     except (pa.ArrowNotImplementedError, OverflowError, ValueError):
         return ColumnStats()
-
-
-def _aggregated(rows: Iterable[pa.RecordBatch], aggregation: Aggregation) -> Iterator[pa.RecordBatch]:
-    total = PartialAggregate(aggregation)
-    for batch in rows:
-        total.add_batch(batch)
-    yield total.row()
 
 
 def _in_types(table: pa.Table, schema: pa.Schema, *, filtered: bool = False) -> pa.RecordBatchReader:

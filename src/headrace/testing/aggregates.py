@@ -14,7 +14,7 @@ from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
 from headrace.negotiate.aggregates import OfferedFunction
 from headrace.negotiate.planned import PlannedScan
-from headrace.plan import AggregateName
+from headrace.plan import AggregateName, Aggregation
 from headrace.provider import AggregatePushdown
 from headrace.testing.aggregated import Groups, Undecided, aggregated, groups_of, merged, same_value
 from headrace.testing.generated import comparable_columns
@@ -31,7 +31,7 @@ def check_aggregates(
     probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...]], rng: Random, samples: int
 ) -> None:
     """Offer aggregations, alone and below EXACT filters: Spark offers none where it filters itself."""
-    taken = [offer for offer in _offers(truth.table, rng, samples) if _is_taken(probe, *offer)]
+    taken = [offer for offer in offers(truth.table, rng, samples) if _is_taken(probe, *offer)]
     if not taken:
         return
     probe.findings.offer(Promise.AGGREGATES)
@@ -51,10 +51,15 @@ def check_aggregates(
                 if not pickled:
                     check_pickling(probe, scan, None)
                     pickled = True
-                _check_results(probe, truth, conjuncts, scan)
+                assert scan.aggregation is not None
+                texts = " and ".join(f"`{expr!r}`" for expr in conjuncts)
+                below = f" with the EXACT filters {texts}" if texts else ""
+                what = f"answered {scan.aggregation.answer.name} for {scan.aggregation.aggregation!r}{below}"
+                check_groups(probe, truth, conjuncts, scan, what, Promise.AGGREGATES)
 
 
-def _offers(rows: pa.Table, rng: Random, samples: int) -> Iterator[_Offer]:
+def offers(rows: pa.Table, rng: Random, samples: int) -> Iterator[_Offer]:
+    """Aggregations of the columns of ``rows``, with groups and without."""
     columns = [column for column, _ in comparable_columns(rows)]
     every = [
         OfferedFunction(name, column, distinct)
@@ -105,34 +110,33 @@ def _planned(
     return probe.plan(Promise.AGGREGATES, negotiation)
 
 
-def _check_results(probe: Probe, truth: Truth, filters: tuple[Expr, ...], scan: PlannedScan) -> None:
-    aggregation = scan.request.aggregation
-    assert aggregation is not None
+def check_groups(
+    probe: Probe, truth: Truth, filters: tuple[Expr, ...], scan: PlannedScan, what: str, promise: Promise
+) -> None:
+    """The groups that an aggregated scan gives, held against those of the rows that match. Raises CheckStopped."""
     assert scan.aggregation is not None
-    complete = scan.aggregation.answer is AggregatePushdown.COMPLETE
-    texts = " and ".join(f"`{expr!r}`" for expr in filters)
-    below = f" with the EXACT filters {texts}" if texts else ""
-    what = f"answered {scan.aggregation.answer.name} for {aggregation!r}{below}"
-    reading = probe.read(scan, Promise.AGGREGATES)
+    aggregation, answer = scan.aggregation.aggregation, scan.aggregation.answer
+    assert aggregation is not None
+    reading = probe.read(scan, promise)
     try:
         expected = aggregated(truth.matching(filters), aggregation)
     except (Undecided, NotImplementedError, EvaluationError) as error:
         if not isinstance(error, Undecided):
-            probe.findings.add(Promise.AGGREGATES, f"{what} could not be verified: {error}", Severity.NOTE)
+            probe.findings.add(promise, f"{what} could not be verified: {error}", Severity.NOTE)
         return
-    found = _found(probe, reading, what, complete=complete)
+    found = _found(probe, reading, aggregation, what, promise, complete=answer is AggregatePushdown.COMPLETE)
     if found is None:
         return
     for key in [*expected, *(key for key in found if key not in expected)]:
-        wrong = _wrong(key, expected, found, scan)
+        wrong = _wrong(key, expected, found, aggregation)
         if wrong:
-            probe.findings.add(Promise.AGGREGATES, clipped(f"{what} but {wrong}"))
+            probe.findings.add(promise, clipped(f"{what} but {wrong}"))
             return
 
 
-def _found(probe: Probe, reading: Reading, what: str, *, complete: bool) -> Groups | None:
-    aggregation = reading.scan.request.aggregation
-    assert aggregation is not None
+def _found(
+    probe: Probe, reading: Reading, aggregation: Aggregation, what: str, promise: Promise, *, complete: bool
+) -> Groups | None:
     parts = [groups_of(part, aggregation) for part in reading.partitions]
     if not complete:
         return merged([{key: values} for part in parts for key, values in part], aggregation)
@@ -141,21 +145,20 @@ def _found(probe: Probe, reading: Reading, what: str, *, complete: bool) -> Grou
         message = (
             f"{what} but returned {counted(len(rows), 'row')}; without groups it is exactly one, even over no rows"
         )
-        probe.findings.add(Promise.AGGREGATES, message)
+        probe.findings.add(promise, message)
         return None
     twice = [key for i, (key, _) in enumerate(rows) if key in [other for other, _ in rows[:i]]]
     if twice:
         message = f"{what} but returned the group {_text(twice[0])} more than once, and Spark does not merge them"
-        probe.findings.add(Promise.AGGREGATES, message)
+        probe.findings.add(promise, message)
         return None
     return dict(rows)
 
 
-def _wrong(key: tuple[object, ...], expected: Groups, found: Groups, scan: PlannedScan) -> str:
+def _wrong(key: tuple[object, ...], expected: Groups, found: Groups, aggregation: Aggregation) -> str:
     """What is wrong about one group; empty where nothing is."""
-    assert scan.request.aggregation is not None
-    functions = scan.request.aggregation.functions
-    group = f" for the group {_text(key)}" if scan.request.aggregation.group_by else ""
+    functions = aggregation.functions
+    group = f" for the group {_text(key)}" if aggregation.group_by else ""
     if key not in found:
         return f"left out the group {_text(key)}"
     if key not in expected:

@@ -108,7 +108,7 @@ def _check_unread(probe: Probe, truth: Truth, filters: tuple[Expr, ...], columns
     reading = probe.read(scan, Promise.FILTERS)
     if truth.complete and asked.is_exact:
         with contextlib.suppress(NotImplementedError, EvaluationError):
-            expected = truth.in_columns(truth.matching(filters), scan.request.schema)
+            expected = truth.in_columns(truth.matching(filters), scan.schema)
             if differs := difference(expected, reading.table):
                 unread = ", ".join(sorted(columns))
                 message = f"{asked} but not for a scan that does not read {unread}: {differs}"
@@ -131,6 +131,7 @@ def _note_limits_of_data(probe: Probe, truth: Truth, all_exact: Sequence[Sequenc
 
 def check_limits(probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...]], rng: Random, samples: int) -> None:
     """A limit alone, and with filters that are EXACT: Spark pushes none where it filters itself."""
+    probe.findings.offer(Promise.LIMIT)
     count = truth.count
     for limit in sorted({1, count // 2, count - 1, count, count + 1} if truth.complete else {1, count // 2}):
         if limit > 0:

@@ -21,9 +21,11 @@ from headrace.execute.stopping import StopFlag
 from headrace.expr.nodes import Expr
 from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.negotiation import Negotiation
+from headrace.negotiate.partitioning import ScanSettings
 from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
 from headrace.provider import TableProvider
+from headrace.stream import Offset
 from headrace.testing.report import Findings, Promise, Severity
 from headrace.testing.user_lines import user_line
 from headrace.testing.watch import watched
@@ -50,13 +52,22 @@ class Reading:
     @cached_property
     def table(self) -> pa.Table:
         batches = [batch for part in self.partitions for batch in part.to_batches()]
-        return pa.Table.from_batches(batches, wire_schema(self.scan.request.schema)).combine_chunks()
+        return pa.Table.from_batches(batches, wire_schema(self.scan.schema)).combine_chunks()
 
 
 class Probe:
     """One provider under test, and what was found about it."""
 
-    def __init__(self, provider: TableProvider, schema: pa.Schema, findings: Findings, max_rows: int) -> None:
+    def __init__(
+        self,
+        provider: TableProvider,
+        schema: pa.Schema,
+        findings: Findings,
+        max_rows: int,
+        between: tuple[Offset, Offset] | None = None,
+    ) -> None:
+        """``between``: the range of a stream that all scans read, instead of the table."""
+        self._between = between
         self.table = RegisteredTable(type(provider).__name__, provider, schema, wire_schema(schema))
         self.findings = findings
         self.max_rows = max_rows
@@ -68,10 +79,18 @@ class Probe:
         return len(self.seconds)
 
     def negotiate(
-        self, filters: Sequence[Expr] = (), columns: Iterable[pa.Field] | None = None, limit: int | None = None
+        self,
+        filters: Sequence[Expr] = (),
+        columns: Iterable[pa.Field] | None = None,
+        limit: int | None = None,
+        settings: ScanSettings | None = None,
     ) -> Negotiation:
-        """Offer a scan to the provider, all columns if none are given. Raises CheckStopped for answers of no use."""
+        """Offer a scan to the provider, all columns if none are given. Raises CheckStopped for answers of no use.
+
+        Without ``settings`` Headrace does nothing of what the provider leaves undone.
+        """
         negotiation = Negotiation(self.table)
+        negotiation.settings = settings or negotiation.settings
         if filters:
             with self.reported(Promise.FILTERS, "supports_filters_pushdown"):
                 negotiation.offer_filters(filters)
@@ -85,8 +104,8 @@ class Probe:
         """Plan what was negotiated, or a plain scan. What goes wrong is a finding about ``blame``, and raises
         CheckStopped."""
         negotiation = negotiation or self.negotiate()
-        with self.reported(blame, "scan"):
-            return negotiation.plan()
+        with self.reported(blame, "scan" if self._between is None else "scan_between"):
+            return negotiation.plan() if self._between is None else negotiation.plan_between(*self._between)
 
     def stream(self, scan: PlannedScan, partition: int, task: ScanTask | None = None) -> PartitionStream:
         """One partition, as it is read for Spark; without the limit, so that all that comes is seen."""
@@ -127,7 +146,7 @@ class Probe:
                     count += batch.num_rows
                     if count > most:
                         break
-        read = pa.Table.from_batches(batches, wire_schema(scan.request.schema))
+        read = pa.Table.from_batches(batches, wire_schema(scan.schema))
         return (read, True) if count <= most else (read.slice(0, most), False)
 
     @contextlib.contextmanager
@@ -148,7 +167,7 @@ class Probe:
             except (PlanError, SchemaMismatchError) as error:
                 self.findings.add(blame, clipped(f"{error}"))
                 raise CheckStopped from error
-        if method == "scan":
+        if method in ("scan", "scan_between"):
             self.seconds.append(observed.seconds)
         for act in dict.fromkeys(observed.acts):
             if "started a thread" in act:

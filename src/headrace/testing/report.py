@@ -15,7 +15,7 @@ _WIDTH = 120
 
 
 class Promise(enum.StrEnum):
-    """One thing that Headrace and Spark rely on; the contract of ``TableProvider`` and ``ExecutionPlan``."""
+    """One thing that Headrace and Spark rely on; the contract of providers and their plans."""
 
     SCHEMA = "schema"
     """``schema()`` gives a schema that Spark has types for, the same one each time."""
@@ -39,6 +39,8 @@ class Promise(enum.StrEnum):
     """COMPLETE returns each group once, with the right values; PARTIAL gives what merges to the right values."""
     JOINS = "joins"
     """The rows of a join that is taken over are those that Spark would join."""
+    WORK_AT_SOURCE = "work at the source"
+    """What Headrace does in Arrow with the rows, where the provider does not, is what Spark would make of them."""
     RUNTIME_FILTERS = "runtime filters"
     """Planned again with filters that a query learnt, no row is lost that passes them, and no partition is new."""
     PARTITIONING = "partitioning"
@@ -51,11 +53,43 @@ class Promise(enum.StrEnum):
     """A plan for the executors can be pickled, and gives the same rows afterwards."""
     EARLY_STOP = "early stop"
     """Reading can stop after a batch, and start again."""
+    OFFSETS = "offsets"
+    """Of a stream: offsets are JSON and not null, the initial one stays the same, and they only grow."""
+    READ_LIMITS = "read limits"
+    """Of a stream: ``latest_offset`` goes on while there are rows, in steps of about the limit, not past ``until``."""
+    RANGES = "ranges"
+    """Of a stream: the same range has the same rows, and ranges side by side have the rows of the whole, each once."""
+    STREAM_COMMIT = "stream commit"
+    """Of a stream: ``commit`` may come late and repeatedly, and drops nothing that is not committed."""
+    WRITING = "writing"
+    """What was written is read back, beside all that was there; a stream that was cut is no end."""
+    COMMIT = "commit"
+    """Nothing is seen before ``commit``, all of it afterwards; to commit again changes nothing."""
+    ABORT = "abort"
+    """``abort``, and a write that nobody ends, leave nothing; to abort after a commit removes nothing."""
+    ATTEMPTS = "attempts"
+    """Only the attempts whose messages are committed count: two of one task give its rows once."""
+    WRITE_MODES = "write modes"
+    """Each mode that is stated, and a deletion that is, leaves and removes exactly what it says."""
+    EPOCHS = "epochs"
+    """What a streaming query commits again is there once, also through a plan that was made anew."""
 
+
+WRITE_PROMISES = (
+    *(Promise.WRITING, Promise.COMMIT, Promise.ABORT, Promise.ATTEMPTS, Promise.WRITE_MODES, Promise.EPOCHS),
+)
+"""What ``check_writer`` checks."""
+READ_PROMISES = tuple(promise for promise in Promise if promise not in WRITE_PROMISES)
+"""What ``check_provider`` checks."""
+
+
+OF_STREAMS = (Promise.OFFSETS, Promise.READ_LIMITS, Promise.RANGES, Promise.STREAM_COMMIT)
+"""Promises that only a StreamProvider makes."""
 
 _OFFERED = {
     *(Promise.FILTERS, Promise.TOP_N, Promise.AGGREGATES, Promise.JOINS, Promise.RUNTIME_FILTERS),
-    *(Promise.PARTITIONING, Promise.ORDERING, Promise.STATISTICS, Promise.PICKLING),
+    *(Promise.PARTITIONING, Promise.ORDERING, Promise.STATISTICS, Promise.PICKLING, Promise.LIMIT),
+    *OF_STREAMS,
 }
 """Promises that a provider may make or not. It makes the others by being one."""
 
@@ -89,7 +123,7 @@ class BrokenPromise(AssertionError):
 
 @dataclass(frozen=True)
 class Report:
-    """The outcome of ``check_provider``. ``str(report)`` is for reading; ``ok`` means that no promise was broken.
+    """The outcome of a check. ``str(report)`` is for reading; ``ok`` means that no promise was broken.
 
     ``promises`` are those that the report is about, ``scans`` how many scans were planned, ``rows`` how many rows
     the whole table gave (or as many as were read of it). ``not_offered`` are promises that the provider does not make.
@@ -97,7 +131,7 @@ class Report:
 
     provider: str
     findings: tuple[Finding, ...]
-    promises: tuple[Promise, ...] = tuple(Promise)
+    promises: tuple[Promise, ...] = READ_PROMISES
     scans: int = 0
     rows: int = 0
     not_offered: frozenset[Promise] = frozenset()

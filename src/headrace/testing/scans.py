@@ -84,7 +84,7 @@ def check_fresh_scans(probe: Probe, truth: Truth) -> None:
             between = probe.read(other, Promise.FRESH_SCANS)
             while (batch := next(batches, None)) is not None and sum(map(len, taken)) <= probe.max_rows:
                 taken.append(batch)
-        begun_rows = [pa.Table.from_batches(taken, wire_schema(begun.request.schema))]
+        begun_rows = [pa.Table.from_batches(taken, wire_schema(begun.schema))]
         begun_rows += [
             probe.read_partition(begun, partition, Promise.FRESH_SCANS, probe.max_rows)[0]
             for partition in range(1, begun.partitioning.n)

@@ -16,20 +16,22 @@ from headrace.plan import SortKey
 from headrace.promises.ordering import order_text
 from headrace.provider import Pushdown
 from headrace.testing.generated import comparable_columns
-from headrace.testing.probe import CheckStopped, Probe
+from headrace.testing.probe import CheckStopped, Probe, Reading
 from headrace.testing.report import Promise
 from headrace.testing.stated import check_stated
 from headrace.testing.truth import Truth, check_no_new_rows, note_cut_short
+
+_Key = tuple[object, ...]
 
 
 def check_top_n(probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...]], rng: Random, samples: int) -> None:
     """Orders by one and by two columns, with limits and offsets, alone and below EXACT filters."""
     if not truth.complete:
-        if any(_answer(probe, order, 1) is not Pushdown.UNSUPPORTED for order in _orders(truth.table, rng, 1)):
+        if any(_answer(probe, order, 1) is not Pushdown.UNSUPPORTED for order in orders(truth.table, rng, 1)):
             note_cut_short(probe, Promise.TOP_N, "top-n was not checked")
         return
     some = rng.sample(list(all_exact), min(len(all_exact), samples))
-    for order in _orders(truth.table, rng, samples):
+    for order in orders(truth.table, rng, samples):
         if _answer(probe, order, 1) is Pushdown.UNSUPPORTED:
             continue
         half = max(1, truth.count // 2)
@@ -41,7 +43,8 @@ def check_top_n(probe: Probe, truth: Truth, all_exact: Sequence[tuple[Expr, ...]
         _check_offset(probe, truth, offset)
 
 
-def _orders(rows: pa.Table, rng: Random, samples: int) -> Iterator[tuple[SortKey, ...]]:
+def orders(rows: pa.Table, rng: Random, samples: int) -> Iterator[tuple[SortKey, ...]]:
+    """By each of the columns of ``rows`` that have an order, and by two of them."""
     names = [column.name for column, _ in comparable_columns(rows) if not column.path]
     for name in names:
         for descending, nulls_first in rng.sample([(d, n) for d in (False, True) for n in (False, True)], 2):
@@ -91,17 +94,39 @@ def _check(
         )
         if not check_no_new_rows(probe, matching, reading, what, Promise.TOP_N):
             return
-        found = reading.table.slice(0, max(0, limit - offset)) if answer is Pushdown.EXACT else reading.table
         expected = _ordered_keys(matching, order, matching)[offset:limit]
-        keys = _keys(found, order) if answer is Pushdown.EXACT else _ordered_keys(found, order, matching)[:limit]
-        for row, (right, is_) in enumerate(zip(expected, keys, strict=False)):
-            if right != is_:
-                message = f"{what} but row {row} has {_named(order, is_)}, expected {_named(order, right)}"
-                probe.findings.add(Promise.TOP_N, message)
-                return
-        if len(keys) < len(expected):
-            message = f"{what} but returned {counted(len(keys), 'row')}, expected {len(expected):,}"
-            probe.findings.add(Promise.TOP_N, message)
+        if answer is Pushdown.EXACT:
+            keys = _keys(reading.table.slice(0, max(0, limit - offset)), order)
+        else:
+            keys = _ordered_keys(reading.table, order, matching)[:limit]
+        _compare(probe, expected, keys, order, what, Promise.TOP_N)
+
+
+def check_first_rows(
+    probe: Probe,
+    matching: pa.Table,
+    reading: Reading,
+    order: tuple[SortKey, ...],
+    limit: int,
+    what: str,
+    promise: Promise,
+) -> None:
+    """The first rows in an order are among those that a scan gave, which are all of ``matching``."""
+    if check_no_new_rows(probe, matching, reading, what, promise):
+        expected = _ordered_keys(matching, order, matching)[:limit]
+        _compare(probe, expected, _ordered_keys(reading.table, order, matching)[:limit], order, what, promise)
+
+
+def _compare(
+    probe: Probe, expected: list[_Key], keys: list[_Key], order: tuple[SortKey, ...], what: str, promise: Promise
+) -> None:
+    for row, (right, is_) in enumerate(zip(expected, keys, strict=False)):
+        if right != is_:
+            message = f"{what} but row {row} has {_named(order, is_)}, expected {_named(order, right)}"
+            probe.findings.add(promise, message)
+            return
+    if len(keys) < len(expected):
+        probe.findings.add(promise, f"{what} but returned {counted(len(keys), 'row')}, expected {len(expected):,}")
 
 
 def _check_offset(probe: Probe, truth: Truth, offset: int) -> None:
@@ -119,9 +144,6 @@ def _check_offset(probe: Probe, truth: Truth, offset: int) -> None:
         if no_new_rows and reading.table.num_rows != expected:
             found = counted(reading.table.num_rows, "row")
             probe.findings.add(Promise.TOP_N, f"{what} of {truth.count:,} but returned {found}, expected {expected:,}")
-
-
-_Key = tuple[object, ...]
 
 
 def _keys(rows: pa.Table, order: tuple[SortKey, ...]) -> list[_Key]:

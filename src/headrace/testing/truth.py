@@ -58,7 +58,7 @@ class Truth:
 
     def compare(self, probe: Probe, reading: Reading, promise: Promise, what: str) -> None:
         """A scan without filters and limit must have the same rows; ``what`` it is begins the message."""
-        expected = self.in_columns(self.table, reading.scan.request.schema)
+        expected = self.in_columns(self.table, reading.scan.schema)
         differs = difference(expected, reading.table)
         if not differs:
             return

@@ -27,6 +27,7 @@ from headrace.transport.protocol import (
     MAX_FIRST_BYTES,
     MAX_SECOND_BYTES,
     PROTOCOL_VERSION,
+    ROWS_READ,
     SPLIT_BYTES,
     TAG_BYTES,
     TOLD_WHEN_READ,
@@ -108,8 +109,10 @@ class FrameWriter:
         for kind, metadata, body in self._ipc.messages(batch):
             self._send(kind, memoryview(metadata), body)
 
-    def end(self) -> None:
-        self._send(FrameKind.END, memoryview(TOTALS.pack(self._rows, self._batches)), [])
+    def end(self, rows_read: int | None = None) -> None:
+        """``rows_read``: how many rows those that were sent were made of, where that may be another number."""
+        read = b"" if rows_read is None else ROWS_READ.pack(rows_read)
+        self._send(FrameKind.END, memoryview(TOTALS.pack(self._rows, self._batches) + read), [])
 
     def error(self, failure_json: str) -> None:
         self._send(FrameKind.ERROR, memoryview(failure_json.encode()), [])
@@ -233,9 +236,9 @@ def _received(sock: socket.socket, before: Any, count: int) -> pa.Buffer | None:
 
 def read_totals(frame: Frame) -> tuple[int, int]:
     """Rows and batches of an END frame. Raises TransportError if it has none."""
-    if frame.message.size != TOTALS.size:
+    if frame.message.size not in (TOTALS.size, TOTALS.size + ROWS_READ.size):
         raise TransportError("an END frame without totals")
-    rows, batches = TOTALS.unpack(frame.message)
+    rows, batches = TOTALS.unpack_from(frame.message)
     return rows, batches
 
 

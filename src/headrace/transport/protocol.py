@@ -11,7 +11,7 @@ import hmac
 import struct
 
 PROTOCOL_VERSION = 6  # of frames, handshakes and worker requests
-PLANNER_VERSION = 2  # of what the driver's JVM asks while planning, over Py4J or in QUESTION frames
+PLANNER_VERSION = 3  # of what the driver's JVM asks while planning, over Py4J or in QUESTION frames
 
 
 # Frames, in both directions
@@ -34,6 +34,7 @@ FRAME_HEADER = struct.Struct("<BBHIQQ")  # kind, version, flags, length of the f
 FRAME_HEADER_BYTES = FRAME_HEADER.size
 TOTALS = struct.Struct("<QQ")  # END's first part: rows and batches that were sent
 TOTALS_BYTES = TOTALS.size
+ROWS_READ = struct.Struct("<Q")  # behind them where Headrace works on the rows of a source: how many these were
 TOLD_WHEN_READ = 1  # a flag of SCHEMA: the reader is to send ASKING whenever it begins to wait for a frame
 MAX_FIRST_BYTES = 16 << 20  # IPC metadata, totals or an error as JSON
 MAX_MESSAGE_BYTES = 1 << 20  # MESSAGE's first part

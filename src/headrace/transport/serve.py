@@ -50,7 +50,7 @@ def serve_partition(
     out = PacedWriter(writer, asking) if merges else CoalescingWriter(writer)
     failure = _pump(stream, out, when_gone)
     if failure is None:
-        writer.end()
+        writer.end(stream.rows_read)
     else:
         writer.error(failure.to_json())
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame
+from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.errors import ClosedError, HeadraceError, TransportError
 from headrace.negotiate.registry import RegisteredTable, Registry
@@ -16,7 +17,8 @@ from headrace.spark.attached import AttachedSpark, tls_identity
 from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
 from headrace.spark.classic.failures import lost_behind, lost_jvm, translate
 from headrace.spark.classic.query import ClassicQuery
-from headrace.spark.explain.explanation import Explanation, explain
+from headrace.spark.explain.answer import Explanation
+from headrace.spark.explain.explanation import explain, explain_batch
 from headrace.spark.interrupts import cancel_jobs_on_interrupt
 from headrace.spark.launch import Launched
 from headrace.spark.planner import Planner
@@ -108,6 +110,9 @@ class ClassicSpark(AttachedSpark):
 
     def explain(self, frame: DataFrame) -> Explanation:
         return explain(frame, self.planner)
+
+    def explain_batch(self, query: StreamingQuery) -> Explanation:
+        return explain_batch(query, self.planner, self.spark)
 
     def leave(self) -> None:
         self._lifeline.close()

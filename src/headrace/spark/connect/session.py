@@ -27,8 +27,8 @@ from headrace.spark.connect.artifacts import KnownSession
 from headrace.spark.connect.failures import be_told_of_causes, lost_behind, lost_server, translate
 from headrace.spark.connect.patience import answers, be_told_of_a_lost_server
 from headrace.spark.connect.query import ConnectQuery
+from headrace.spark.explain.answer import Explanation
 from headrace.spark.explain.connect import explain
-from headrace.spark.explain.explanation import Explanation
 from headrace.spark.planner import Planner
 from headrace.spark.unnamed import ConnectTables, ServerTables
 from headrace.transport.endpoint import Endpoint
@@ -164,6 +164,11 @@ class ConnectSpark(AttachedSpark):
 
     def explain(self, frame: DataFrame) -> Explanation:
         return explain(frame, self.planner)
+
+    def explain_batch(self, query: Any) -> Explanation:
+        raise HeadraceError(
+            "a query of Spark Connect runs in the server, which tells its plan as text alone: query.explain() prints it"
+        )
 
     def leave(self) -> None:
         for query in list(self._queries):

@@ -7,24 +7,32 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import StructType
 
-from headrace.arrow.batches import halves, indented, same_columns
-from headrace.arrow.conversion import to_wire
 from headrace.arrow.spark_types import spark_schema
 from headrace.arrow.types import with_nested
-from headrace.errors import HeadraceError, PlanError, RegistrationError, SchemaMismatchError, UnsupportedTypeError
-from headrace.execute.partition_stream import PartitionStream, ScanTask
-from headrace.execute.stopping import StopFlag
+from headrace.errors import HeadraceError, PlanError, RegistrationError, UnsupportedTypeError
+from headrace.execute.partition_stream import ScanTask
 from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.negotiation import Negotiation
 from headrace.negotiate.pickling import pickled
 from headrace.negotiate.registry import RegisteredTable
 from headrace.provider import FilterPushdown
-from headrace.spark.versions import arrow_schema, has_time_type, inherited_push_filters
+from headrace.spark.data_source.errors import original
+from headrace.spark.data_source.provider_stream import ProviderStreamReader
+from headrace.spark.data_source.provider_writer import ProviderStreamWriter, ProviderWriter
+from headrace.spark.data_source.reading import selected_columns, task_batches
+from headrace.spark.versions import has_time_type, inherited_push_filters
+from headrace.stream import why_no_stream
 from headrace.tables.choose import provider_for
-from headrace.transport.protocol import SPLIT_BYTES
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -37,9 +45,16 @@ def as_data_source(provider: Any, name: str) -> type[DataSource]:
     Python workers run. Much slower than ``SessionContext.register_table``: Spark turns every row of every column
     into a row of its own, and asks for nothing but filters. ``docs/howto/without-jar.md`` lists what is lost.
 
+    A StreamProvider is read by ``spark.readStream.format(name).load()`` too, with the options ``maxRowsPerTrigger`` and
+    ``maxBytesPerTrigger`` (both from Spark 4.2 on). ``advanced()`` wakes nobody: it is asked every second.
+
     The provider is pickled here and now, and that copy is what queries see: it is asked about each scan in a process of
     Spark's, and ``execute`` runs in Spark's Python workers whatever the plan's placement. ``schema()`` is called
     once, by this call.
+
+    A WritableProvider can be written to: ``df.write.format(name).mode("append").save()``, ``"overwrite"``, and
+    ``writeStream``. The rows go through the driver: Spark's tasks send them along with their commit messages, and the
+    plan is begun, written through and committed in one process of Spark's. A plan with Placement.DRIVER is refused.
 
     Raises what ``schema()`` does; RegistrationError for what is neither a TableProvider nor data, has no schema, or
     cannot be pickled; UnsupportedTypeError for a type Spark has no equal of.
@@ -75,7 +90,7 @@ def as_data_source(provider: Any, name: str) -> type[DataSource]:
 
 
 class ProviderSource(DataSource):
-    """What ``as_data_source`` makes subclasses of. Options are not used."""
+    """What ``as_data_source`` makes subclasses of. Streams have options, their limits, and writes, their request's."""
 
     _name: str
     _struct: StructType
@@ -91,6 +106,19 @@ class ProviderSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """``schema``: the table's, or what ``spark.read.schema(...)`` was given: some of its columns."""
         return ProviderReader(pickle.loads(self._table), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        table: RegisteredTable = pickle.loads(self._table)
+        if (reason := why_no_stream(table.provider)) is not None:
+            raise HeadraceError(f"{self._name} cannot be read as a stream: {reason}")
+        return ProviderStreamReader(table, schema, self.options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """``schema``: of what is written. Raises as ProviderWriter does."""
+        return ProviderWriter(self._table, self._name, schema, self.options, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        return ProviderStreamWriter(ProviderWriter(self._table, self._name, schema, self.options, overwrite=overwrite))
 
 
 class ProviderReader(DataSourceReader):
@@ -108,8 +136,8 @@ class ProviderReader(DataSourceReader):
         try:
             self._negotiation = Negotiation(table)
         except ProviderRaised as error:
-            raise _original(error) from None
-        self._negotiation.offer_columns(_selected(table, struct))
+            raise original(error) from None
+        self._negotiation.offer_columns(selected_columns(table, struct))
         if (inherited := inherited_push_filters()) is not None:
             self.pushFilters = _PushFilters(self, inherited)  # type: ignore[method-assign]
 
@@ -121,7 +149,7 @@ class ProviderReader(DataSourceReader):
         try:
             offered = self._negotiation.offer_filters([expression(filter_, wire) for filter_ in filters])
         except ProviderRaised as error:
-            raise _original(error) from None
+            raise original(error) from None
         return [
             filter_
             for filter_, one in zip(filters, offered, strict=True)
@@ -139,13 +167,8 @@ class ProviderReader(DataSourceReader):
             if self._pickled is None:
                 raise PlanError("this reader could not be planned, so it reads nothing")
             self._task = pickle.loads(self._pickled)
-        schema = arrow_schema(self._struct)
-        stream = PartitionStream(self._task, partition.value, StopFlag())
-        try:
-            for batch in stream:
-                yield from _pieces(_relabelled(batch, schema))
-        finally:
-            stream.close()
+        assert self._task is not None
+        yield from task_batches(self._task, partition.value, self._struct)
 
     def __getstate__(self) -> dict[str, Any]:
         try:
@@ -161,7 +184,7 @@ class ProviderReader(DataSourceReader):
         try:
             planned = self._negotiation.plan()
         except ProviderRaised as error:
-            raise _original(error) from None
+            raise original(error) from None
         self._task, self._partitions = planned.task(), planned.partitioning.n
         try:
             self._pickled = pickled(self._task, by_value=True)
@@ -184,38 +207,3 @@ class _PushFilters:
 
     def __call__(self, filters: Sequence[Filter]) -> list[Filter]:
         return self._reader.push(filters)
-
-
-def _selected(table: RegisteredTable, struct: StructType) -> pa.Schema:
-    """The table's own columns by the names of ``struct``. Raises SchemaMismatchError where they differ otherwise."""
-    wanted = arrow_schema(struct).remove_metadata()
-    missing = [name for name in wanted.names if name not in table.wire_schema.names]
-    found = pa.schema([field for name in wanted.names for field in table.wire_schema if field.name == name])
-    nullable = [
-        field.name for field in wanted if not missing and found.field(field.name).nullable and not field.nullable
-    ]
-    if missing or nullable or not same_columns(wanted, found):
-        raise SchemaMismatchError(
-            f"the schema that was given for {table.name!r} is not a selection of the table's columns: names, types and "
-            f"NOT NULL must be the table's\ngiven:\n{indented(wanted)}\nthe table's:\n{indented(table.wire_schema)}"
-        )
-    return pa.schema([table.schema.field(name) for name in wanted.names])
-
-
-def _relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The same columns in just the types that Spark's worker compares with; names inside of lists and maps differ."""
-    columns = [to_wire(column, field.type, field.name) for column, field in zip(batch.columns, schema, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """No more at once than Spark should have to keep in memory."""
-    if batch.num_rows <= 1 or batch.nbytes <= SPLIT_BYTES:
-        yield batch
-        return
-    for half in halves(batch):
-        yield from _pieces(half)
-
-
-def _original(raised: ProviderRaised) -> BaseException:
-    return raised.__cause__ or HeadraceError(str(raised))

@@ -6,6 +6,9 @@ from typing import Any
 
 from pyspark.errors import PySparkAssertionError, PySparkRuntimeError, PySparkValueError
 
+from headrace.errors import HeadraceError
+from headrace.negotiate.asking import ProviderRaised
+
 
 def type_mismatch(expected: str, found: Any) -> PySparkAssertionError:
     """For what ``reader`` or ``partitions`` returned."""
@@ -50,3 +53,19 @@ def invalid_return_type(found: object, name: str, supported: str) -> PySparkRunt
         errorClass="DATA_SOURCE_INVALID_RETURN_TYPE",
         messageParameters={"type": type(found).__name__, "name": name, "supported_types": supported},
     )
+
+
+def no_commit_message(found: object) -> PySparkRuntimeError:
+    """For what ``write`` of a writer returned."""
+    return PySparkRuntimeError(
+        errorClass="DATA_SOURCE_TYPE_MISMATCH",
+        messageParameters={
+            "expected": "'WriterCommitMessage' as the return type of the `write` method",
+            "actual": type(found).__name__,
+        },
+    )
+
+
+def original(raised: ProviderRaised) -> BaseException:
+    """What user code raised while it was asked: Spark is told that itself."""
+    return raised.__cause__ or HeadraceError(str(raised))

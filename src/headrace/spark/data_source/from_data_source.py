@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,12 +14,14 @@ from pyspark.sql.types import ArrayType, AtomicType, DataType, MapType, StringTy
 from pyspark.sql.utils import to_str
 
 from headrace.arrow.spark_types import SPARK_TYPE
-from headrace.errors import HeadraceError, RegistrationError, UnsupportedTypeError
+from headrace.errors import HeadraceError, PlanError, RegistrationError, UnsupportedTypeError
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest
 from headrace.provider import FilterPushdown, NestedLiterals, PerScanProvider, TableProvider
 from headrace.spark.data_source.errors import extraneous_filters, pushdown_disabled, type_mismatch
-from headrace.spark.data_source.plan import DataSourcePlan
+from headrace.spark.data_source.plan import DataSourcePlan, FilteredPlan
+from headrace.spark.data_source.stream_reader import PartitionedStream, SimpleStream, has_stream, stream_of_source
+from headrace.spark.data_source.writers import DataSourceWrites, has_writer
 from headrace.spark.planning_settings import source_filters_are_off
 from headrace.spark.versions import (
     arrow_schema,
@@ -27,6 +31,7 @@ from headrace.spark.versions import (
     pushes_filters,
     types_without_arrow,
 )
+from headrace.stream import Offset, ReadLimit, StreamProvider
 
 
 def from_data_source(
@@ -43,22 +48,38 @@ def from_data_source(
     those that it does may still have been used to skip data. ``spark.sql.python.filterPushdown.enabled`` is not
     needed; where the session sets it to false, a reader with ``pushFilters`` is refused, as in Spark.
 
+    A data source with a ``streamReader`` or a ``simpleStreamReader`` is a stream too: ``ctx.stream(name)``. All queries
+    of the table ask one reader: register the source once for each query if its reader counts what it gave. The limits
+    of ``ctx.stream`` reach a reader whose ``latestOffset`` takes them (Spark 4.2); its ``getDefaultReadLimit`` is not
+    asked. With the trigger availableNow all that there is comes in one micro-batch.
+
+    A class with ``writer`` or ``streamWriter`` makes a table for INSERT INTO, INSERT OVERWRITE and streaming queries.
+    Its writers get rows or Arrow batches with the table's columns, and the options of the writer beside ``options``;
+    ``write`` runs in Spark's Python workers, ``commit`` and ``abort`` in the driver's process. Where the class has no
+    ``schema()``, or takes any columns, give ``schema``.
+
     Raises TypeError if ``cls`` is not such a class; ``register_table`` raises what ``schema()`` does, ParseException
     for bad DDL and UnsupportedTypeError for a type that would not arrive as itself.
     """
     if not isinstance(cls, type) or not issubclass(cls, DataSource):
         raise TypeError(f"from_data_source takes a subclass of pyspark's DataSource (the class itself), not {cls!r}")
     texts = {name: to_str(value) for name, value in (options or {}).items() if value is not None}
-    return DataSourceTable(cls(options=CaseInsensitiveDict(texts)), schema)
+    source = cls(options=CaseInsensitiveDict(texts))
+    only_stream = has_stream(source) and cls.reader is DataSource.reader
+    if has_writer(cls):
+        return (WritableStreamOnlyTable if only_stream else WritableDataSourceTable)(source, schema)
+    return (StreamOnlyTable if only_stream else DataSourceTable)(source, schema)
 
 
-class DataSourceTable(PerScanProvider):
+class DataSourceTable(PerScanProvider, StreamProvider):
     """What ``from_data_source`` returns."""
 
     def __init__(self, source: DataSource, schema: StructType | str | None) -> None:
         self._source = source
         self._given = schema
         self._struct: StructType | None = None
+        self._lock = threading.Lock()
+        self._stream: PartitionedStream | SimpleStream | None = None
 
     def schema(self) -> pa.Schema:
         struct: Any = self._source.schema() if self._given is None else self._given
@@ -82,6 +103,33 @@ class DataSourceTable(PerScanProvider):
     def scan(self, request: ScanRequest) -> ExecutionPlan:
         return self.for_scan().scan(request)
 
+    def _why_no_stream(self) -> str | None:
+        if has_stream(self._source):
+            return None
+        return f"the data source {self.name} has neither streamReader nor simpleStreamReader"
+
+    def initial_offset(self) -> Offset:
+        return self.stream().reader.initialOffset()
+
+    def latest_offset(self, start: Offset, limit: ReadLimit) -> Offset:
+        return self.stream().latest(start, limit)
+
+    def scan_between(self, start: Offset, end: Offset, request: ScanRequest) -> ExecutionPlan:
+        return self.for_scan().scan_between(start, end, request)
+
+    def commit(self, end: Offset) -> None:
+        self.stream().commit(end)
+
+    def stream(self) -> PartitionedStream | SimpleStream:
+        """Made when it is first needed; its reader is stopped when this table is gone."""
+        if (reason := self._why_no_stream()) is not None:
+            raise PlanError(reason)
+        with self._lock:
+            if self._stream is None:
+                self._stream = stream_of_source(self._source, self.struct(), self.name)
+                weakref.finalize(self, self._stream.stop)
+            return self._stream
+
     @property
     def name(self) -> str:
         return str(type(self._source).name())
@@ -101,7 +149,21 @@ class DataSourceTable(PerScanProvider):
         return reader
 
 
-class DataSourceScan(NestedLiterals):
+class StreamOnlyTable(DataSourceTable):
+    """A data source without ``reader``: there is no batch scan."""
+
+    scan = StreamProvider.scan
+
+
+class WritableDataSourceTable(DataSourceTable, DataSourceWrites):
+    """As DataSourceTable, of a data source with a writer."""
+
+
+class WritableStreamOnlyTable(StreamOnlyTable, DataSourceWrites):
+    """As StreamOnlyTable, of a data source with a writer."""
+
+
+class DataSourceScan(NestedLiterals, StreamProvider):
     """One scan of a data source: the reader that is given the filters is the one that reads."""
 
     def __init__(self, table: DataSourceTable) -> None:
@@ -112,10 +174,27 @@ class DataSourceScan(NestedLiterals):
         return self._table.schema()
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
+        if isinstance(self._table, StreamOnlyTable):  # no stream reader takes any
+            return [FilterPushdown.UNSUPPORTED] * len(filters)
         self._reader = reader = self._table.reader()
         return self._push(reader, filters) if pushes_filters(reader) else [FilterPushdown.UNSUPPORTED] * len(filters)
 
+    def initial_offset(self) -> Offset:
+        return self._table.initial_offset()
+
+    def latest_offset(self, start: Offset, limit: ReadLimit) -> Offset:
+        return self._table.latest_offset(start, limit)
+
+    def scan_between(self, start: Offset, end: Offset, request: ScanRequest) -> ExecutionPlan:
+        """Stream readers take no filters: those that the batch reader took are applied to the rows."""
+        filtered = dict.fromkeys(name for expr in request.filters for name in sorted(expr.columns()))
+        columns = tuple(dict.fromkeys((*request.projection, *filtered)))
+        plan = self._table.stream().plan(start, end, columns)
+        return FilteredPlan(plan, request) if request.filters else plan
+
     def scan(self, request: ScanRequest) -> ExecutionPlan:
+        if isinstance(self._table, StreamOnlyTable):
+            return self._table.scan(request)
         reader = self._reader
         if reader is None:
             reader = self._table.reader()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import Row
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from headrace.arrow.batches import batch_without_columns, same_columns
 from headrace.arrow.sizes import FIRST_PYTHON_ROWS, MOST_PYTHON_ROWS
 from headrace.arrow.sources import close_sources
-from headrace.plan import ExecutionPlan, UnknownPartitioning
+from headrace.plan import ExecutionPlan, ScanRequest, UnknownPartitioning
 from headrace.spark.data_source.errors import invalid_return_type, schema_mismatch
 from headrace.spark.versions import arrow_schema, converter
 
@@ -24,12 +24,18 @@ _RECORDS = "tuple, list, `pyspark.sql.types.Row`, `pyarrow.RecordBatch`"
 _END = object()
 
 
+class PartitionReader(Protocol):
+    """What of a reader the tasks need: PySpark's two kinds of readers with partitions have it."""
+
+    def read(self, partition: InputPartition) -> Any: ...
+
+
 class DataSourcePlan(ExecutionPlan):
     """One ``InputPartition`` a partition. Only the columns that are read are turned into Arrow."""
 
     def __init__(
         self,
-        reader: DataSourceReader,
+        reader: PartitionReader,
         partitions: tuple[InputPartition, ...],
         struct: StructType,
         projection: tuple[str, ...],
@@ -76,6 +82,25 @@ class DataSourcePlan(ExecutionPlan):
         if not same_columns(batch.schema, whole):
             raise schema_mismatch(whole, batch.schema)
         return batch.select(self.schema.names) if self.schema.names else batch_without_columns(batch.num_rows)
+
+
+class FilteredPlan(ExecutionPlan):
+    """The rows of a plan that pass all filters of a request, in its columns."""
+
+    def __init__(self, plan: DataSourcePlan, request: ScanRequest) -> None:
+        self._plan = plan
+        self._filters = request.filters
+        self.schema = pa.schema([plan.schema.field(name) for name in request.projection])
+        self.partitioning, self.placement = plan.partitioning, plan.placement
+
+    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+        for batch in self._plan.execute(partition):
+            for expr in self._filters:
+                batch = batch.filter(expr.evaluate(batch))
+            yield batch.select(self.schema.names) if self.schema.names else batch_without_columns(batch.num_rows)
+
+    def describe(self) -> str:
+        return self._plan.describe()
 
 
 class RowsToArrow:

@@ -6,7 +6,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from headrace.spark.explain.explanation import Explanation, block_without_plan
+from headrace.spark.explain.answer import Explanation
+from headrace.spark.explain.explanation import block_without_plan
 from headrace.spark.planner import Planner
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.display import html_text
 from headrace.negotiate.filters import OfferedFilter
-from headrace.negotiate.planned import PlannedScan, partitioning_text, sort_key_text
+from headrace.negotiate.planned import PlannedScan, partitioning_text, range_text, sort_key_text
 from headrace.plan import UnknownPartitioning
 from headrace.promises.checks import SAMPLE_ROWS
 from headrace.provider import AggregatePushdown, Pushdown
+from headrace.spark.explain.answer import Explanation
 from headrace.spark.explain.joins import join_entries, taken_joins
 from headrace.spark.explain.physical_plan import (
     EXCHANGES,
@@ -25,50 +26,63 @@ from headrace.spark.explain.physical_plan import (
     not_offered,
     scans_of,
 )
+from headrace.spark.explain.streams import explain_stream
 from headrace.spark.planner import Planner
 
 _REASONS = {
     "exact": "Spark does not filter again",
     "inexact": "used to skip data; Spark filters again",
     "unsupported": "the provider does not use it; Spark filters",
-    "implied": "another EXACT filter implies it",
+    "implied": "another filter implies it",
 }
-
-
-class Explanation(str):
-    """What ``ctx.explain`` returns: text that a notebook and the interpreter's prompt show line by line."""
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return html_text(self)
+_HERE = "done in Arrow"
+_AGAIN = "Spark filters again, for joins to learn from it"
 
 
 def explain(frame: DataFrame, planner: Planner) -> Explanation:
-    """Plans the query (nothing runs) and describes its Headrace scans, in the order of the plan."""
+    """Plans the query (nothing runs) and describes its Headrace scans, in the order of the plan.
+
+    A streaming query has a plan only while it runs, one for each micro-batch: see ``explain_batch``.
+    """
     execution: Any = frame._jdf.queryExecution()
+    if execution.analyzed().isStreaming():
+        return explain_stream(execution.analyzed(), planner)
+    return _explained(execution.executedPlan(), planner, frame.sparkSession)
+
+
+def explain_batch(query: StreamingQuery, planner: Planner, spark: SparkSession) -> Explanation:
+    """Describes the Headrace scans of a streaming query's last micro-batch."""
+    running: Any = query._jsq
+    execution = running.streamingQuery().lastExecution()
+    if execution is None:
+        return Explanation("the query has had no micro-batch yet")
+    return _explained(execution.executedPlan(), planner, spark)
+
+
+def _explained(plan: Any, planner: Planner, spark: SparkSession) -> Explanation:
     blocks: dict[str, str] = {}
-    for found in scans_of(execution.executedPlan(), (), False):
+    for found in scans_of(plan, (), False):
         plan_id = str(found.scan.planId())
         if plan_id not in blocks:  # one behind a cache or a reused exchange is met again
-            blocks[plan_id] = _block(len(blocks) + 1, found, planner, frame)
+            blocks[plan_id] = _block(len(blocks) + 1, found, planner, spark)
     return Explanation("\n\n".join(blocks.values()) or "no Headrace table is scanned by this query")
 
 
-def _block(number: int, found: FoundScan, planner: Planner, frame: DataFrame) -> str:
+def _block(number: int, found: FoundScan, planner: Planner, spark: Any) -> str:
     scan = planner.scans.find(str(found.scan.planId()))
     if scan is None:
-        return f"scan {number}: of another session context\n  {found.scan.description()}"
+        whose = "a range that was committed" if found.scan.isStream() else "of another session context"
+        return f"scan {number}: {whose}\n  {found.scan.description()}"
     above = found.above
     lines = _scan_lines(number, scan, ", once: the result is cached" if found.cached else "")
     left = conditions(above)
     if left:
         lines.append(f"  left to Spark {' AND '.join(left)}")
-        untold = not_offered(above, frame.sparkSession._jvm)
+        untold = not_offered(above, spark._jvm)
         lines += _labelled("not offered", untold) if untold else []
-    joins = join_entries(found, scan, planner, frame)
-    return "\n".join(lines + _use_lines(scan, above, joins, withheld=bool(found.scan.withholdsKeys())))
+    joins = join_entries(found, scan, planner, spark)
+    withheld = scan.between is None and bool(found.scan.withholdsKeys())
+    return "\n".join(lines + _use_lines(scan, above, joins, withheld=withheld))
 
 
 def block_without_plan(number: int, scan: PlannedScan) -> str:
@@ -98,7 +112,7 @@ def _verified(scan: PlannedScan) -> list[str]:
         checked += ["the partitioning"] * (promises.keys is not None or bool(promises.hash_columns))
         rows = "every row" if promises.every_row else f"up to {SAMPLE_ROWS} rows of each batch"
         entries.append(f"on {rows}: {', '.join(checked)}")
-    exact = [one.requested for one in scan.filters if one.word == "exact"]
+    exact = [one.requested for one in scan.filters if one.requested is not None and one.answer is Pushdown.EXACT]
     left = [expr for expr in exact if promises is None or expr not in promises.filters]
     if left:
         entries.append(f"cannot be: {', '.join(map(repr, left))}")
@@ -110,6 +124,7 @@ def _scan_lines(number: int, scan: PlannedScan, runs: str = "") -> list[str]:
     columns = ", ".join(map(str, request.projection)) or "none (rows are only counted)"
     return [
         f"scan {number}: {scan.table.name} ({scan.table.provider_name}: {scan.plan_text})",
+        *([] if scan.between is None else [f"  range         {range_text(scan.between)}"]),
         f"  runs in       {_placement(scan)}{runs}",
         f"  partitions    {scan.partitioning.n}" + ("" if scan.partitioning.n else "  [the scan gives no rows]"),
         f"  columns       {columns}  [{len(request.projection)} of {len(scan.table.schema)}]",
@@ -139,7 +154,9 @@ def _deeper(scan: PlannedScan) -> list[str]:
     if scan.top_n is not None:
         keys = ", ".join(map(sort_key_text, scan.top_n.order))
         answer = scan.top_n.answer
-        lines.append(f"  top-n         first {scan.top_n.limit} by {keys}  {answer.name}: {_TOP_N[answer]}")
+        who = "HEADRACE" if scan.top_n.here else answer.name
+        why = f"{_done_here(scan.top_n.here)}{_TOP_N[answer]}{_not_here(scan.top_n.why_not_here)}"
+        lines.append(f"  top-n         first {scan.top_n.limit} by {keys}  {who}: {why}")
     if scan.offset is not None:
         why_not = scan.offset.why_not
         what = " are left out" if why_not is None else f", not pushed: {why_not}"
@@ -147,13 +164,25 @@ def _deeper(scan: PlannedScan) -> list[str]:
     if scan.aggregation is not None:
         offered = scan.aggregation
         shown = repr(offered.aggregation) if offered.aggregation is not None else "an aggregation"
-        why = offered.why_not or _AGGREGATES[offered.answer]
-        lines.append(f"  aggregation   {shown}  {offered.answer.name}: {why}")
-    if scan.runtime_filter_columns:
-        learnt = [*map(repr, scan.request.runtime_filters), *(f"not used: {why}" for why in scan.left_out)]
+        who = "HEADRACE" if offered.here else offered.answer.name
+        why = f"{offered.why_not or _AGGREGATES[offered.answer]}{_not_here(offered.why_not_here)}"
+        why = f"{_done_here(offered.here)}{why}"
+        lines.append(f"  aggregation   {shown}  {who}: {why}")
+    return lines + (_labelled("runtime", entries) if (entries := _learnt(scan)) else [])
+
+
+def _learnt(scan: PlannedScan) -> list[str]:
+    """Of filters that joins learn: the provider's, and those whose keys Headrace looks up."""
+    entries: list[str] = []
+    left_out = [f"not used: {why}" for why in scan.left_out]
+    if scan.provider_filter_columns:
+        learnt = [*map(repr, scan.request.runtime_filters), *left_out]
         found = ", ".join(learnt) or "none learnt yet: they come while the query runs"
-        lines.append(f"  runtime       filters on {', '.join(scan.runtime_filter_columns)}: {found}")
-    return lines
+        entries.append(f"filters on {', '.join(scan.provider_filter_columns)}: {found}")
+    else:
+        entries += left_out
+    here = () if scan.work is None else scan.work.runtime_filters
+    return entries + [f"{expr!r}  HEADRACE: {_HERE}, as long as that pays" for expr in here]
 
 
 def _placement(scan: PlannedScan) -> str:
@@ -164,13 +193,27 @@ def _filter_line(offered: OfferedFilter, *, again: bool) -> str:
     """``again``: Spark puts the filters of a small table back, for the other tables of a join to learn from."""
     if offered.expr is None:
         return "(a filter of Spark's that has no form here)  UNSUPPORTED: Spark filters"
-    reason = "Spark filters again, for joins to learn from it" if again and offered.word == "exact" else ""
-    return f"{offered.expr!r}  {offered.word.upper()}: {reason or _REASONS[offered.word]}"
+    if offered.here:
+        after = _AGAIN if again or offered.visible else _REASONS["exact"]
+        skips = "the provider skips data by it; " if offered.answer is Pushdown.INEXACT else ""
+        return f"{offered.expr!r}  {offered.who}: {skips}{_HERE}; {after}"
+    reason = _AGAIN if again and offered.word == "exact" else _REASONS[offered.word]
+    return f"{offered.expr!r}  {offered.who}: {reason}{_not_here(offered.why_not_here)}"
+
+
+def _done_here(here: bool) -> str:
+    return f"{_HERE}; " if here else ""
+
+
+def _not_here(why: str) -> str:
+    """Why Headrace does not do either what the provider does not."""
+    return f" (not Headrace: {why})" if why else ""
 
 
 def _limit(scan: PlannedScan, above: tuple[Step, ...] | None) -> str:
-    if scan.request.limit is not None:
-        return f"{scan.request.limit} rows are enough"
+    if scan.limit is not None:
+        here = any(one.here for one in scan.filters)
+        return f"{scan.limit} rows are enough{', after the filters that Headrace does' if here else ''}"
     if above is None:
         return "none was offered"
     between: list[str] = []
@@ -218,7 +261,12 @@ def _ordering(scan: PlannedScan, above: tuple[Step, ...] | None) -> str:
     if not stated or scan.is_joined:
         return "none stated"
     if not scan.ordering:
-        return f"{sort_key_text(stated[0])}, not used: the query does not read {stated[0].column!r}"
+        why = f"the query does not read {stated[0].column!r}"
+        if scan.top_n is not None and scan.top_n.here:
+            why = "Headrace picks the first rows"
+        elif scan.group_names is not None:
+            why = f"{stated[0].column!r} is none of the groups"
+        return f"{sort_key_text(stated[0])}, not used: {why}"
     text = ", ".join(map(sort_key_text, scan.ordering))
     if above is None:
         return f"{text}, stated"

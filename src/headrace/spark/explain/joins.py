@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from headrace.negotiate.joins import OfferedJoin
 from headrace.negotiate.planned import PlannedScan
@@ -24,11 +24,11 @@ _OFFERED = ("Inner", "LeftOuter", "RightOuter")
 _BELOW_JOINS = (*PASS_ROWS_ON, *EXCHANGES, "FilterExec", "SortExec")
 
 
-def join_entries(found: FoundScan, scan: PlannedScan, planner: Planner, frame: DataFrame) -> list[str]:
+def join_entries(found: FoundScan, scan: PlannedScan, planner: Planner, spark: SparkSession) -> list[str]:
     """Empty where the scan joins nothing, and no join with a table that could join stands above it."""
     entries = [_offered(join) for join in scan.joins]
     if not entries or scan.joins[-1].joined is not None:
-        why = _why_not_offered(found, scan, planner, frame)
+        why = _why_not_offered(found, scan, planner, spark)
         entries += [f"not pushed: {why}"] if why else []
     return entries
 
@@ -46,7 +46,7 @@ def _offered(join: OfferedJoin) -> str:
     return f"{join!r}  taken: one scan for both" + (f", filters: {', '.join(filters)}" if filters else "")
 
 
-def _why_not_offered(found: FoundScan, scan: PlannedScan, planner: Planner, frame: DataFrame) -> str:
+def _why_not_offered(found: FoundScan, scan: PlannedScan, planner: Planner, spark: SparkSession) -> str:
     if not isinstance(innermost(scan.table.provider), JoiningProvider):
         return ""
     step = _join_above(found.above)
@@ -62,7 +62,7 @@ def _why_not_offered(found: FoundScan, scan: PlannedScan, planner: Planner, fram
     setting = versions.join_pushdown_setting()
     if setting is None:
         return "Spark offers joins from 4.1 on"
-    if frame.sparkSession.conf.get(setting, "false") != "true":
+    if spark.conf.get(setting, "false") != "true":
         return f"Spark offers joins only after spark.conf.set({setting!r}, 'true')"
     left = [
         condition

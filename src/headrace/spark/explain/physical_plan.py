@@ -38,7 +38,7 @@ class FoundScan:
 def scans_of(node: Any, above: tuple[Step, ...], cached: bool) -> Iterator[FoundScan]:
     """All scans below ``node``: through adaptive plans (as first planned), caches, commands and subqueries."""
     name = node.getClass().getSimpleName()
-    if name == "BatchScanExec" and node.scan().getClass().getName() == _SCAN_CLASS:
+    if name in ("BatchScanExec", "MicroBatchScanExec") and node.scan().getClass().getName() == _SCAN_CLASS:
         yield FoundScan(node.scan(), above, cached)
     elif name == "AdaptiveSparkPlanExec":
         yield from scans_of(node.initialPlan(), above, cached)

@@ -51,21 +51,20 @@ class AdbcAccess:
         return _DIALECTS.get(self.driver)
 
     @contextlib.contextmanager
-    def connected(self) -> Iterator[Any]:
+    def connected(self, *, writes: bool = False) -> Iterator[Any]:
         """A cursor on a connection of its own. Raises MissingPackageError without the driver, and its errors."""
-        connection = self.connect()
+        connection = self.connect(writes=writes)
         try:
-            with connection.cursor() as cursor:
+            with self.scrubbing(), connection.cursor() as cursor:
                 yield cursor
-        except Exception as error:
-            raise self.scrubbed(error) from None
         finally:
             connection.close()
 
-    def connect(self) -> Any:
-        """An ADBC DBAPI connection that commits by itself: nothing is written, and no snapshot is held open."""
+    def connect(self, *, writes: bool = False) -> Any:
+        """An ADBC DBAPI connection that commits by itself: no snapshot is held open. What is written in one transaction
+        stands between BEGIN and COMMIT. Only with ``writes`` a DuckDB file can be written to."""
         try:
-            connection = self._opened()
+            connection = self._opened(writes)
         except Exception as error:
             raise self.scrubbed(error) from None
         if self.driver == "postgresql":
@@ -77,16 +76,24 @@ class AdbcAccess:
                 raise (self.scrubbed(error) if isinstance(error, Exception) else error) from None
         return connection
 
+    @contextlib.contextmanager
+    def scrubbing(self) -> Iterator[None]:
+        """What is raised within has no credentials in its text."""
+        try:
+            yield
+        except Exception as error:
+            raise self.scrubbed(error) from None
+
     def scrubbed(self, error: Exception) -> Exception:
         """The error without credentials in its text."""
         return without_credentials(error, self.uri, self.options)
 
-    def _opened(self) -> Any:
+    def _opened(self, writes: bool) -> Any:
         dbapi = _dbapi(self.driver)
         if self.driver == "sqlite":
             check_sqlite_file(dict(self.options).get("uri") or self.uri)
         if self.driver == "duckdb":
-            return open_duckdb(self.uri, dict(self.options))
+            return open_duckdb(self.uri, {**({"access_mode": "READ_WRITE"} if writes else {}), **dict(self.options)})
         options: dict[str, Any] = {"db_kwargs": dict(self.options)} if self.options else {}
         return dbapi.connect(self.uri, autocommit=True, **options)
 

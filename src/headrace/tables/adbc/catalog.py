@@ -6,11 +6,17 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.arguments import checked
 from headrace.catalog import CatalogProvider
+from headrace.errors import WriteError
 from headrace.provider import TableProvider
 from headrace.tables.adbc.access import AdbcAccess, driver_name
+from headrace.tables.adbc.columns import qualified, quoted
+from headrace.tables.adbc.sql_types import sql_type
 from headrace.tables.adbc.table import AdbcTable
+from headrace.write import WritableProvider
 
 
 class AdbcCatalog(CatalogProvider):
@@ -18,7 +24,8 @@ class AdbcCatalog(CatalogProvider):
 
     ``driver``, ``uri``, ``db_kwargs`` and ``out_of_range_as_null`` are those of AdbcTable. The database is asked for
     its names when a query first needs one, in a single question; names must be written as the database has them. Where
-    a database has no schemas (SQLite) its own name stands for one: ``main``. No table has versions.
+    a database has no schemas (SQLite) its own name stands for one: ``main``. No table has versions. Tables of
+    PostgreSQL, SQLite and DuckDB can be made, with rows or without, and dropped.
 
     Raises ValueError for a driver's name that cannot be one.
     """
@@ -52,6 +59,38 @@ class AdbcCatalog(CatalogProvider):
         if name not in self._objects().get(schema, []):
             return None
         return AdbcTable(self._access.driver, self._access.uri, (schema, name), **self._options)
+
+    def create_table(self, schema: str, name: str, columns: pa.Schema) -> WritableProvider:
+        """A table whose columns have these types when they are read; nulls only where ``columns`` allows them.
+
+        Raises WriteError, naming the column, for a type that the database has no equal of.
+        """
+        dialect = self._access.dialect
+        if dialect is None:
+            raise WriteError(f"AdbcCatalog makes no tables through the driver {self._access.driver!r}")
+        items = [
+            f"{quoted(one.name)} {sql_type(one.type, dialect)}{'' if one.nullable else ' NOT NULL'}" for one in columns
+        ]
+        table = AdbcTable(self._access.driver, self._access.uri, (schema, name), **self._options)
+        with self._access.connected(writes=True) as cursor:
+            cursor.execute(f"CREATE TABLE {qualified((schema, name))} ({', '.join(items)})")
+        for wanted, found in zip(columns, table.schema(), strict=True):
+            if wanted.type != found.type:
+                self.drop_table(schema, name)
+                raise WriteError(
+                    f"column {wanted.name!r} of {schema}.{name} would be {found.type} in the database, not "
+                    f"{wanted.type}: cast it in the query"
+                )
+        return table
+
+    def drop_table(self, schema: str, name: str) -> bool:
+        if self._access.dialect is None:
+            raise WriteError(f"AdbcCatalog drops no tables through the driver {self._access.driver!r}")
+        if name not in self._objects().get(schema, []):
+            return False
+        with self._access.connected(writes=True) as cursor:
+            cursor.execute(f"DROP TABLE {qualified((schema, name))}")
+        return True
 
     def _objects(self) -> dict[str, list[str]]:
         """Tables and views by schema, as the database has them now."""

@@ -99,15 +99,19 @@ class AdbcRelation(JoiningProvider):
         return AdbcRelation(access, name, source, Description(join.schema, columns))
 
     def scan(self, request: ScanRequest) -> ExecutionPlan:
+        return self._plan(request)
+
+    def _plan(self, request: ScanRequest, within: Sequence[Expr] = (), note: str = "") -> AdbcPlan:
+        """``within``: what all rows have to fulfil besides; ``note`` says so in EXPLAIN."""
         described = self._description()
         whole = request.aggregation is not None or request.order
         conditions = [[]] if whole else self._conditions(request)
         return AdbcPlan(
             access=self._access,
             schema=self._plan_schema(request),
-            queries=tuple(self._query(request, condition) for condition in conditions),
+            queries=tuple(self._query(request, [*condition, *within]) for condition in conditions),
             ordering=() if request.aggregation is not None else request.order or self._ordering(request),
-            text=self._text(request),
+            text=", ".join(filter(None, (self._text(request), note))),
             marked=self._access.driver == "sqlite",
             runtime_filter_columns=tuple(field.name for field in described.schema if is_comparable(field.type))
             if self._access.dialect

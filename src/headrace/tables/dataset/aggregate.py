@@ -27,24 +27,21 @@ _NEVER_CUT = "parquet-cpp-arrow"
 
 
 class DatasetAggregatePlan(ExecutionPlan):
-    """One row of partial results for each partition. ``rows`` reads the same pieces, with the columns it needs.
+    """One row of partial results for each partition. ``rows`` reads the same pieces, with the columns it needs; no
+    filter is left to apply to them, so that footers may count them."""
 
-    ``decided``: no filter is left to apply to rows, so that footers may count them.
-    """
-
-    def __init__(self, aggregation: Aggregation, rows: DatasetPlan, *, decided: bool) -> None:
+    def __init__(self, aggregation: Aggregation, rows: DatasetPlan) -> None:
         self.schema = aggregation.schema
         self.placement = rows.placement
         # Without a row Spark's count would be null, so there is a partition even where no file is left.
         self.partitioning = UnknownPartitioning(max(1, rows.partitioning.n))
         self._aggregation = aggregation
         self._rows = rows
-        self._decided = decided
         self._complete = False
 
     def complete(self) -> DatasetAggregatePlan:
         """The same over all pieces, in one partition: its row is the result."""
-        made = DatasetAggregatePlan(self._aggregation, self._rows, decided=self._decided)
+        made = DatasetAggregatePlan(self._aggregation, self._rows)
         made._complete = True
         made.partitioning = UnknownPartitioning(1)
         return made
@@ -56,7 +53,7 @@ class DatasetAggregatePlan(ExecutionPlan):
         footers: list[Piece] = []
         untold: list[Piece | MemoryPiece] = []
         for piece in pieces:
-            if self._decided and isinstance(piece, Piece) and is_parquet(piece.format):
+            if isinstance(piece, Piece) and is_parquet(piece.format):
                 footers.append(piece)
             else:
                 untold.append(piece)
@@ -73,7 +70,7 @@ class DatasetAggregatePlan(ExecutionPlan):
         yield total.row()
 
     def describe(self) -> str:
-        return f"{'footers' if self._decided else 'aggregates'} of {self._rows.describe()}"
+        return f"footers of {self._rows.describe()}"
 
     def statistics(self) -> Statistics:
         return Statistics(self.partitioning.n)

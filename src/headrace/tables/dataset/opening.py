@@ -1,15 +1,21 @@
-"""From a path, a glob or a list to a pyarrow dataset, whose format file names tell; driver, when a table is made."""
+"""From a path, a glob or a list to a pyarrow dataset, whose format file names tell; driver, when a table is made, or
+after it was written to."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from headrace.tables.dataset.record import Record, consistent
 from headrace.tables.listing.paths import is_glob, listed_files
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.dataset as ds
 
 _FORMATS = {
@@ -26,32 +32,123 @@ _COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 _MOST_NAMED = 5
 
 
-def opened_dataset(source: Any, format: Any, partitioning: Any, filesystem: Any) -> ds.Dataset:
-    """The dataset of a path, a glob, or a list of paths.
+@dataclass(frozen=True)
+class DatasetSource:
+    """A path, a glob or a list of paths, and how to read what is there. It can be opened again after a write.
 
-    Raises FileNotFoundError where there is no file, ValueError for files of several formats, or of an ending that tells
-    none, and what ``ds.dataset()`` raises.
+    ``schema``: of the table, where it is not told by the files, as there are none yet.
     """
+
+    source: str | list[Any]
+    format: Any = None
+    partitioning: Any = "hive"
+    filesystem: Any = None
+    schema: pa.Schema | None = None
+    partition_by: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, source: Any, **options: Any) -> DatasetSource:
+        """Raises TypeError for what is no path, ValueError for a glob of files that are elsewhere."""
+        if not isinstance(source, (str, os.PathLike, Iterable)):
+            raise TypeError(f"DatasetTable takes a pyarrow.dataset.Dataset or paths, not {type(source).__name__}")
+        if isinstance(source, (str, os.PathLike)):
+            return cls(os.fspath(source), **options)
+        return cls([os.fspath(item) if isinstance(item, os.PathLike) else item for item in source], **options)
+
+    @property
+    def folder(self) -> str:
+        """The whole path, where it can be written to."""
+        return os.path.abspath(_local_path(str(self.source)))
+
+    def read_only_because(self) -> str:
+        """Why nothing can be written there; empty where it can."""
+        import pyarrow.fs as fs
+
+        source = self.source
+        if not isinstance(source, str):
+            return "it is made of a list of paths"
+        if "://" in source and not source.startswith("file://"):
+            return f"{source.partition('://')[0]}:// is no file system that renames a file at once and has locks"
+        if self.filesystem is not None and not isinstance(self.filesystem, fs.LocalFileSystem):
+            return f"{type(self.filesystem).__name__} is no file system that renames a file at once and has locks"
+        if is_glob(source) and not os.path.exists(source):
+            return "it is made of a glob"
+        if os.path.isfile(_local_path(source)):
+            return "it is made of one file"
+        return "" if self.partitioning == "hive" else "its partitioning is not 'hive'"
+
+    def open(self) -> OpenedDataset:
+        """What is there now: all of each write, or nothing of it.
+
+        Raises FileNotFoundError where there is no file, ValueError for files of several formats, or of an ending that
+        tells none, and what ``ds.dataset()`` raises.
+        """
+        if self.read_only_because():
+            return OpenedDataset(self._dataset(Record()), None)
+        record, dataset = consistent(self.folder, self._dataset)
+        hidden = frozenset(os.path.join(self.folder, path) for path in record.hidden)
+        return OpenedDataset(dataset, record if record.version else None, hidden)
+
+    def format_name(self, opened: OpenedDataset) -> str | None:
+        """Of the files to write; None for a format that was given as an object."""
+        if self.format is not None:
+            return self.format if isinstance(self.format, str) else None
+        if opened.record is not None and opened.record.format is not None:
+            return opened.record.format
+        return _told_format(list(opened.dataset.files), self.filesystem)
+
+    def _dataset(self, record: Record) -> ds.Dataset:
+        import pyarrow.dataset as ds
+
+        source, format, partitioning = self.source, self.format or record.format, self.partitioning
+        schema = self.schema or record.schema
+        if isinstance(source, str) and is_glob(source) and not (self.filesystem is None and os.path.exists(source)):
+            source = _matching(source, self.filesystem)
+        is_new = schema is not None and isinstance(source, str) and not os.path.exists(_local_path(source))
+        if format is None:
+            format = "parquet" if is_new else _told_format(source, self.filesystem)
+        if format in ("csv", "tsv"):
+            format = _csv_format("," if format == "csv" else "\t", written=record.version > 0)
+        partition_by = self.partition_by or record.partition_by
+        if partition_by and schema is not None:
+            partitioning = ds.partitioning(pa.schema([schema.field(name) for name in partition_by]), flavor="hive")
+        if is_new:
+            source = []
+        dataset = ds.dataset(source, schema, format, self.filesystem, partitioning)
+        if not dataset.schema.names:
+            raise FileNotFoundError(f"there is no file with columns at or below {source!r}")
+        return dataset
+
+
+@dataclass(frozen=True)
+class OpenedDataset:
+    """A dataset, the record of its folder where there is one, and its files that are no part of the table."""
+
+    dataset: ds.Dataset
+    record: Record | None
+    hidden: frozenset[str] = frozenset()
+
+    def fragments(self) -> list[ds.Fragment]:
+        return [one for one in self.dataset.get_fragments() if getattr(one, "path", None) not in self.hidden]
+
+
+def _local_path(source: str) -> str:
+    return source.removeprefix("file://")
+
+
+def _csv_format(delimiter: str, *, written: bool) -> ds.FileFormat:
+    """pyarrow's own, and where Headrace has ``written`` the files one that reads back what they say.
+
+    Nothing between two commas is null then, and quoted text is text; a text may have several lines.
+    """
+    import pyarrow.csv
     import pyarrow.dataset as ds
 
-    if not isinstance(source, (str, os.PathLike, Iterable)):
-        raise TypeError(f"DatasetTable takes a pyarrow.dataset.Dataset or paths, not {type(source).__name__}")
-    if isinstance(source, (str, os.PathLike)):
-        source = os.fspath(source)
-        if is_glob(source) and not (filesystem is None and os.path.exists(source)):
-            source = _matching(source, filesystem)
-    else:
-        source = [os.fspath(item) if isinstance(item, os.PathLike) else item for item in source]
-    if format is None:
-        format = _told_format(source, filesystem)
-    if format == "tsv":
-        import pyarrow.csv
-
-        format = ds.CsvFileFormat(pyarrow.csv.ParseOptions(delimiter="\t"))
-    dataset = ds.dataset(source, format=format, partitioning=partitioning, filesystem=filesystem)
-    if not dataset.schema.names:
-        raise FileNotFoundError(f"there is no file with columns at or below {source!r}")
-    return dataset
+    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=written)
+    if not written:
+        return ds.CsvFileFormat(parse)
+    nulls = pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
+    return ds.CsvFileFormat(parse, convert_options=nulls)
 
 
 def _matching(pattern: str, filesystem: Any) -> list[str]:
@@ -100,10 +197,10 @@ def _files(source: str, filesystem: Any) -> list[str]:
         return [source]
     found = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
     root = path.rstrip("/")
-    return [info.path for info in found if info.is_file and not _is_hidden(info.path[len(root) :])]
+    return [info.path for info in found if info.is_file and not is_hidden(info.path[len(root) :])]
 
 
-def _is_hidden(path: str) -> bool:
+def is_hidden(path: str) -> bool:
     """Whether pyarrow leaves it out."""
     return any(part.startswith((".", "_")) for part in path.split("/"))
 

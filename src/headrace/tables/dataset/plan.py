@@ -101,7 +101,6 @@ class DatasetPlan(ExecutionPlan):
         partitioning: Partitioning,
         statistics: Statistics | None,
         total_files: int,
-        limit_of_each_file: bool = False,
         runtime_filter_columns: Sequence[str] = (),
         repeated: Collection[str] = (),
         pruning: RowGroupPruning | None = None,
@@ -126,7 +125,6 @@ class DatasetPlan(ExecutionPlan):
         self._condition_on_views = condition_on_views
         self._needed = list(dict.fromkeys([*schema.names, *filtered]))
         self._limit = limit
-        self._limit_of_each_file = limit_of_each_file
         self._partitions = partitions
         self._statistics = statistics
         self._total_files = total_files
@@ -134,18 +132,13 @@ class DatasetPlan(ExecutionPlan):
             self.placement = Placement.DRIVER
 
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
-        missing = self._limit
         for piece in self._partitions[partition]:
-            if self._limit_of_each_file:
-                missing = self._limit
-            for batch in self.piece_batches(piece, missing):
+            rows = 0
+            for batch in self.piece_batches(piece, self._limit):
                 yield batch
-                if missing is not None:
-                    missing -= batch.num_rows
-                    if missing <= 0:
-                        break
-            if missing is not None and missing <= 0 and not self._limit_of_each_file:
-                return
+                rows += batch.num_rows
+                if self._limit is not None and rows >= self._limit:
+                    break  # for files that are sorted; where these rows are enough, nobody asks for the next file
 
     def describe(self) -> str:
         every = [piece for group in self._partitions for piece in group]

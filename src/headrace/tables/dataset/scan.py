@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from headrace.expr.nodes import Expr
 from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, Statistics
-from headrace.provider import AggregatePushdown, FilterPushdown, TableProvider
+from headrace.provider import AggregatePushdown, FilterPushdown
+from headrace.stream import Offset, ReadLimit, StreamProvider
 from headrace.tables.dataset.aggregate import DatasetAggregatePlan
 from headrace.tables.wrapping import passes_on
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from headrace.tables.dataset.table import DatasetTable
 
 
-@passes_on(TableProvider)
-class DatasetScan(TableProvider):
+@passes_on(StreamProvider)
+class DatasetScan(StreamProvider):
     """Puts all questions to the table, and answers COMPLETE where one task is to read all footers.
 
     Spark then neither merges nor shuffles, which takes longer than 200 footers.
@@ -42,6 +43,8 @@ class DatasetScan(TableProvider):
 
     def supports_aggregate_pushdown(self, aggregation: Aggregation) -> AggregatePushdown:
         answer = self.inner.supports_aggregate_pushdown(aggregation)
+        if answer is AggregatePushdown.PARTIAL and not self.inner.may_be_told(self._filters):
+            return AggregatePushdown.UNSUPPORTED
         if answer is AggregatePushdown.PARTIAL and self.inner.is_one_task(aggregation, self._filters):
             self._complete.append(aggregation)
             return AggregatePushdown.COMPLETE
@@ -53,6 +56,15 @@ class DatasetScan(TableProvider):
             assert isinstance(plan, DatasetAggregatePlan)
             return plan.complete()
         return plan
+
+    def initial_offset(self) -> Offset:
+        return self.inner.initial_offset()
+
+    def latest_offset(self, start: Offset, limit: ReadLimit) -> Offset:
+        return self.inner.latest_offset(start, limit)
+
+    def scan_between(self, start: Offset, end: Offset, request: ScanRequest) -> ExecutionPlan:
+        return self.inner.scan_between(start, end, request)
 
     def statistics(self) -> Statistics | None:
         return self.inner.estimated(self._exact)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import datetime
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.arguments import checked
+from headrace.arrow.schemas import SchemaLike, schema_of
 from headrace.arrow.types import filterable, is_filterable
 from headrace.display import names_text
-from headrace.errors import EvaluationError
+from headrace.errors import EvaluationError, PlanError, WriteError
 from headrace.expr.nodes import Expr, InList
 from headrace.expr.semantics import is_comparable, spark_view
 from headrace.plan import (
@@ -31,8 +35,10 @@ from headrace.provider import (
     TableProvider,
     pushdown_exact_where_possible,
 )
+from headrace.stream import Offset, ReadLimit, StreamProvider
 from headrace.tables.dataset.aggregate import DatasetAggregatePlan
 from headrace.tables.dataset.chunks import has_exact_bounds
+from headrace.tables.dataset.file_stream import FileStream
 from headrace.tables.dataset.files import (
     IN_MEMORY,
     DatasetFile,
@@ -43,18 +49,21 @@ from headrace.tables.dataset.files import (
     in_memory,
 )
 from headrace.tables.dataset.footers import Footers
-from headrace.tables.dataset.opening import opened_dataset
+from headrace.tables.dataset.int96 import reading_instants
+from headrace.tables.dataset.opening import DatasetSource, OpenedDataset
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_read_dictionaries, has_views
 from headrace.tables.dataset.row_groups import RowGroupPruning
 from headrace.tables.dataset.scan import DatasetScan
 from headrace.tables.dataset.selectivity import passing_share, worth_filtering
+from headrace.tables.dataset.writing import DatasetWrite, WriteTarget, write_target
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
 from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
+from headrace.write import WritableProvider, WriteLayout, WriteMode, WritePlan, WriteRequest
 
 _NO_PARTITION = ("true", IN_MEMORY[1])
 
 
-class DatasetTable(PerScanProvider):
+class DatasetTable(PerScanProvider, StreamProvider, WritableProvider):
     """A table over a ``pyarrow.dataset.Dataset``, over a file, a folder or a glob, or over a list of paths.
 
     The dataset may be of files, of tables in memory, or a union of both. Files are read where Spark runs its tasks;
@@ -73,15 +82,33 @@ class DatasetTable(PerScanProvider):
     ``sorted_by``: SortKeys by which the rows of every file are sorted. It is relied on: for the first rows in that
     order (ORDER BY ... LIMIT) no more rows of a file are read than the limit says.
 
-    The constructor lists the files, asks for their sizes and looks into the footers of a few Parquet files, to
-    estimate rows; planning then does no I/O. The files are opened where Spark runs its tasks, and decoded by one
-    thread for each task.
+    A table of a folder's path can be written to, in Parquet, CSV, ORC and Feather: on a disk that all machines share,
+    not where a file system cannot rename a file at once (object stores). Tasks write files aside, and all of them are
+    published when the statement ends; a record in ``_headrace/`` says which files count, so that tables of this class
+    never show a part of a write, and an overwrite leaves the old files until the new ones are whole. A batch that a
+    streaming query commits again is there once. What writers left that were killed, the next write removes.
 
-    Raises FileNotFoundError for a path without files, ValueError for a folder with files of several formats or of
-    unknown endings, TypeError for a dataset of an open file or of another kind, and what ``ds.dataset()`` raises.
+    ``ctx.stream(name)`` reads the files of a folder or of a glob, and then those that come, each once, in the order of
+    their modification times. A file has to be there whole at once (rename it into its place) and to stay as it is until
+    it was read: one that is written anew is read anew, one that is removed too soon is an OffsetLostError.
+    ``lookback``: how much older than files that were read one may be that comes after them. One that is still older is
+    not read, and the logger ``headrace`` warns of it. ``maxRowsPerTrigger`` and ``maxBytesPerTrigger`` count whole
+    files; CSV and JSON have to be read for their rows to be counted.
+
+    ``schema`` (a ``pa.schema``, DDL text, or pairs of name and type): for a path, instead of that of the first file,
+    with the partition columns. With it a folder may be empty, or not there yet; its rows go into hive partitions of the
+    columns ``partition_by``: integers, text or dates. A folder that was written to remembers both.
+
+    The constructor lists the files, asks for their sizes and looks into the footers of a few Parquet files, to
+    estimate rows, and so does each write through this table; planning then does no I/O. The files are opened where
+    Spark runs its tasks, and decoded by one thread for each task.
+
+    Raises FileNotFoundError for a path without files and without ``schema``, ValueError for a folder with files of
+    several formats or of unknown endings, TypeError for a dataset of an open file or of another kind, and what
+    ``ds.dataset()`` raises.
     """
 
-    @checked("partition_bytes")
+    @checked("partition_bytes", "partition_by", "lookback")
     def __init__(
         self,
         dataset: Any,
@@ -89,26 +116,56 @@ class DatasetTable(PerScanProvider):
         format: Any = None,
         partitioning: Any = "hive",
         filesystem: Any = None,
+        schema: SchemaLike | None = None,
+        partition_by: Sequence[str] = (),
         partition_bytes: int = PARTITION_BYTES,
         sorted_by: Iterable[SortKey] = (),
+        lookback: datetime.timedelta = datetime.timedelta(minutes=10),
     ) -> None:
         import pyarrow.dataset as ds  # takes a while to import, and only this table needs it
 
         if partition_bytes < 1:
             raise ValueError(f"partition_bytes must be positive, not {partition_bytes}")
-        if not isinstance(dataset, ds.Dataset):
-            dataset = opened_dataset(dataset, format, partitioning, filesystem)
-        self._dataset = dataset
-        fragments = list(dataset.get_fragments())
+        if lookback <= datetime.timedelta(0):
+            raise ValueError(f"lookback must be positive, not {lookback}")
+        given = None if schema is None else schema_of(schema, "DatasetTable's schema")
+        self._source: DatasetSource | None = None
+        if isinstance(dataset, ds.Dataset):
+            if given is not None or partition_by:
+                raise ValueError("schema and partition_by are for a path; a dataset has a schema already")
+            opened = OpenedDataset(dataset, None)
+        else:
+            self._source = DatasetSource.of(
+                dataset,
+                format=format,
+                partitioning=partitioning,
+                filesystem=filesystem,
+                schema=given,
+                partition_by=_checked_partition_by(partition_by, given),
+            )
+            opened = self._source.open()
+        self._partition_bytes = partition_bytes
+        self._take(opened)
+        self._sorted_by = checked_order(sorted_by, self._schema)
+        self._stream: FileStream | None = None
+        if self._source is not None and isinstance(self._source.source, str):
+            look_back_us = lookback // datetime.timedelta(microseconds=1)
+            dataset = self._dataset
+            self._stream = FileStream(self._source.source, dataset, look_back_us, reading_instants(dataset.format))
+
+    def _take(self, opened: OpenedDataset) -> None:
+        """What the table has from now on."""
+        self._opened = opened
+        self._write_target: WriteTarget | WriteError | None = None  # looked for when it is needed
+        self._dataset = dataset = opened.dataset
+        fragments = opened.fragments()
         files = dataset_files(fragments)
         of_files = [fragment for fragment in fragments if not in_memory(fragment)]
         shown = pa.schema([filterable(field) for field in dataset.schema])
         self._footers = Footers.sampled(of_files, [file.size for file in files], shown)
         self._schema = self._footers.schema
         self._int96 = {one.name for one, other in zip(shown, self._schema, strict=True) if one != other}
-        self._sorted_by = checked_order(sorted_by, self._schema)
         self._views = pa.schema([field.with_type(_as_view(field.type)) for field in self._schema])
-        self._partition_bytes = partition_bytes
         self._parts: list[DatasetFile | DatasetMemory] = [*files, *dataset_memory(fragments, self._schema)]
         self._keys = _partition_keys([part.keys for part in self._parts], self._schema)
         self._are_partitioned = any(part.identity[1] not in _NO_PARTITION for part in self._parts)
@@ -124,7 +181,56 @@ class DatasetTable(PerScanProvider):
         return self._schema
 
     def for_scan(self) -> TableProvider:
-        return DatasetScan(self)
+        """For one scan the table stays as it is now, whatever is written meanwhile."""
+        return DatasetScan(copy.copy(self))
+
+    def insert(self, request: WriteRequest) -> WritePlan:
+        return DatasetWrite(self._target(), request, self._refresh)
+
+    def write_modes(self) -> set[WriteMode]:
+        """Where the table can only be read: appending, of which ``insert`` says why it cannot be."""
+        target = self._known_target()
+        if isinstance(target, WriteError):
+            return {WriteMode.APPEND}
+        partitioned = {WriteMode.OVERWRITE, WriteMode.DYNAMIC} if target.partition_by else set()
+        return {WriteMode.APPEND, WriteMode.TRUNCATE, *partitioned}
+
+    def can_overwrite(self, filters: Sequence[Expr]) -> bool:
+        """Where the partition of a file tells for all of its rows."""
+        target = self._known_target()
+        return isinstance(target, WriteTarget) and target.decides(filters)
+
+    def layout(self, mode: WriteMode) -> WriteLayout | None:
+        target = self._known_target()
+        return target.layout() if isinstance(target, WriteTarget) else None
+
+    def can_delete(self, filters: Sequence[Expr]) -> bool:
+        return self.can_overwrite(filters)
+
+    def delete(self, filters: tuple[Expr, ...]) -> None:
+        """Removes whole files. Queries that read them fail, and name the file."""
+        target = self._target()
+        target.publish([], lambda: target.doomed(filters), "", None)
+        self._refresh()
+
+    def _target(self) -> WriteTarget:
+        """Raises WriteError, saying why, where the table can only be read."""
+        target = self._known_target()
+        if isinstance(target, WriteError):
+            raise target
+        return target
+
+    def _known_target(self) -> WriteTarget | WriteError:
+        if self._write_target is None:
+            self._write_target = write_target(self._source, self._opened, self._schema)
+        return self._write_target
+
+    def _refresh(self) -> None:
+        """What is in the folder now, all at once for scans that begin on other threads. The schema stays."""
+        assert self._source is not None
+        fresh = copy.copy(self)
+        fresh._take(dataclasses.replace(self._source, schema=self._dataset.schema).open())
+        self.__dict__.update(fresh.__dict__)
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         if not self._filterable:
@@ -146,11 +252,32 @@ class DatasetTable(PerScanProvider):
         columns = operand_columns(request.aggregation)
         of_columns = ScanRequest(pa.schema(map(self._schema.field, columns)), tuple(columns), request.filters)
         parts = self._decided(request.filters)
-        if parts is None:
-            rows = self._rows(of_columns, self._matching(self._parts, request.filters))
-            return DatasetAggregatePlan(request.aggregation, rows, decided=False)
+        assert parts is not None, "footers count rows only where no filter is left"
         told = self._told(request.aggregation)
-        return DatasetAggregatePlan(request.aggregation, self._rows(of_columns, parts, together=told), decided=True)
+        return DatasetAggregatePlan(request.aggregation, self._rows(of_columns, parts, together=told))
+
+    def may_be_told(self, filters: Sequence[Expr]) -> bool:
+        """Whether partitions decide all of ``filters``, so that footers count the rows that pass."""
+        return self._decided(filters) is not None
+
+    def _why_no_stream(self) -> str | None:
+        if self._stream is not None:
+            return None
+        return "a DatasetTable of a dataset, or of a list of files, does not grow: make it of a folder or of a glob"
+
+    def _file_stream(self) -> FileStream:
+        if self._stream is None:
+            raise PlanError(str(self._why_no_stream()))
+        return self._stream
+
+    def initial_offset(self) -> Offset:
+        return self._file_stream().initial()
+
+    def latest_offset(self, start: Offset, limit: ReadLimit) -> Offset:
+        return self._file_stream().latest(start, limit)
+
+    def scan_between(self, start: Offset, end: Offset, request: ScanRequest) -> ExecutionPlan:
+        return self._rows(request, self._file_stream().between(start, end), of_range=True)
 
     def is_one_task(self, aggregation: Aggregation, filters: Sequence[Expr]) -> bool:
         """Whether footers are likely to tell all of it, and are so few that one task is to read them.
@@ -175,11 +302,13 @@ class DatasetTable(PerScanProvider):
         *,
         together: bool = False,
         repeated: bool = False,
+        of_range: bool = False,
     ) -> DatasetPlan:
         """A scan of rows. ``together``: only footers are to be read, so partitions have many files.
 
-        ``repeated``: columns with few values may be dictionaries.
+        ``repeated``: columns with few values may be dictionaries. ``of_range``: ``parts`` are a range of a stream.
         """
+        every = parts if of_range else self._parts
         learnt = [expr for expr in request.runtime_filters if expr.to_pyarrow(schema=self._schema) is not None]
         needed = self._matching(parts, learnt) if self._filterable else parts
         facts = self._footers.facts_for((*request.filters, *learnt))
@@ -197,11 +326,10 @@ class DatasetTable(PerScanProvider):
             condition_on_views=self._condition_on_views(filters, condition),
             filtered={name for expr in (*request.filters, *learnt) for name in expr.columns()},
             limit=request.limit,
-            limit_of_each_file=bool(request.order),
             partitions=groups,
             partitioning=partitioning,
             statistics=None if self._has_own_statistics else self._estimate(unpruned, needed, passing),
-            total_files=len({part.whole.path for part in self._parts if isinstance(part, DatasetFile)}),
+            total_files=len({part.whole.path for part in every if isinstance(part, DatasetFile)}),
             runtime_filter_columns=self._comparable if self._filterable else (),
             repeated=self._repeated(request, filters) if repeated else (),
             pruning=RowGroupPruning.of((*request.filters, *learnt), self._schema) if self._filterable else None,
@@ -311,6 +439,15 @@ class DatasetTable(PerScanProvider):
         count = -(-len(pieces) // self._footers.in_a_task())
         groups = [pieces[len(pieces) * i // count : len(pieces) * (i + 1) // count] for i in range(count)]
         return groups, UnknownPartitioning(len(groups))
+
+
+def _checked_partition_by(columns: Sequence[str], schema: pa.Schema | None) -> tuple[str, ...]:
+    if columns and schema is None:
+        raise ValueError("partition_by is for a new folder, and needs its schema; one with files keeps its own")
+    for name in columns:
+        if schema is not None and name not in schema.names:
+            raise ValueError(f"partition_by: there is no column {name!r} ({', '.join(schema.names)})")
+    return tuple(columns)
 
 
 def _condition(filters: Sequence[Expr], schema: pa.Schema) -> Any:

@@ -1,4 +1,4 @@
-"""FlightTable: a table behind an Arrow Flight server; described in the driver, read where Spark runs its tasks."""
+"""FlightTable: a table behind an Arrow Flight server; described in the driver, read and written where tasks run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pyarrow as pa
 from headrace.arguments import checked
 from headrace.errors import HeadraceError
 from headrace.plan import ExecutionPlan, ScanRequest, Statistics, UnknownPartitioning
-from headrace.provider import TableProvider
 from headrace.tables.flight.stream import FlightAccess, FlightEndpoint, FlightStream
+from headrace.tables.flight.writing import FlightWrite
+from headrace.write import WritableProvider, WritePlan, WriteRequest
 
 _SAME_CONNECTION = "arrow-flight-reuse-connection:"
 
 
-class FlightTable(TableProvider):
+class FlightTable(WritableProvider):
     """One partition per endpoint of a flight; each task reads its ticket itself, from the first location that answers.
 
     ``location`` is ``grpc://host:port``, or ``grpc+tls://`` with ``tls_root_certs`` (PEM) unless the system trusts the
@@ -29,6 +30,10 @@ class FlightTable(TableProvider):
     Flight has no standard way to ask for columns or filters: whole batches come, and Headrace selects. The endpoints
     are asked for at registration and their tickets used for every query; those that the server says expire are asked
     for again, while Spark plans, after they have.
+
+    Rows can be appended, if the server takes them: each task sends its own by ``do_put``, with the descriptor. That is
+    at-least-once. The server has the rows of a task before Spark commits, so a task that Spark runs again sends them
+    again, and a task or a statement that fails leaves what it has sent. After a write endpoints are asked for again.
 
     Raises ValueError for a token together with basic credentials, TypeError for a descriptor of something else.
     """
@@ -65,17 +70,27 @@ class FlightTable(TableProvider):
         if flight is None:
             raise HeadraceError("FlightTable: schema() has not been called; register the table first")
         if flight.expires is not None and flight.expires <= datetime.datetime.now(datetime.UTC):
-            fresh = self._asked()
-            if not fresh.schema.equals(flight.schema):
-                raise HeadraceError(
-                    "the flight's schema has changed since the table was registered; register it again\n"
-                    f"registered:\n{flight.schema}\nnow:\n{fresh.schema}"
-                )
-            self._flight = flight = fresh
+            flight = self._asked_again(flight.schema)
         return FlightPlan(flight.schema, flight.endpoints, self._access)
 
     def statistics(self) -> Statistics | None:
         return None if self._flight is None else self._flight.statistics
+
+    def insert(self, request: WriteRequest) -> WritePlan:
+        def written() -> None:
+            self._asked_again(request.schema)
+
+        return FlightWrite(self._location, self._descriptor.serialize(), request.schema, self._access, written)
+
+    def _asked_again(self, schema: pa.Schema) -> _Flight:
+        fresh = self._asked()
+        if not fresh.schema.equals(schema):
+            raise HeadraceError(
+                "the flight's schema has changed since the table was registered; register it again\n"
+                f"registered:\n{schema}\nnow:\n{fresh.schema}"
+            )
+        self._flight = fresh
+        return fresh
 
     def _asked(self) -> _Flight:
         client, options = self._access.connect(self._location)

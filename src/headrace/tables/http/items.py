@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow as pa
 from headrace.arrow.batches import batch_without_columns
 from headrace.arrow.data import table_of
 from headrace.arrow.nested import with_nested_changed
+from headrace.expr.nodes import Expr
 
 _LOG = logging.getLogger("headrace")
 _WARNED: set[tuple[str, str]] = set()
@@ -51,6 +53,40 @@ def batch_of(items: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Record
         return batch_without_columns(len(items), None)
     columns = [_column([item.get(field.name) for item in items], field) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+@dataclass(frozen=True)
+class RowTest:
+    """Conditions that rows have to fulfil, over columns that they have, whether these are read or not.
+
+    ``last``: where a row does not fulfil this one of them, none after it does, as they are sorted.
+    """
+
+    conditions: tuple[Expr, ...] = ()
+    schema: pa.Schema | None = None
+    last: Expr | None = None
+
+    def passing(self, items: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Those for which every condition is true. Raises TypeError for values that are not of the schema's type."""
+        if not self.conditions or not items:
+            return items
+        assert self.schema is not None
+        batch = batch_of(items, self.schema)
+        for expr in self.conditions:
+            true = expr.evaluate(batch).to_pylist()
+            items = [item for item, passes in zip(items, true, strict=True) if passes]
+            batch = batch.filter(pa.array(true, pa.bool_()))
+        return items
+
+    def is_past(self, items: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether no row after these passes."""
+        if self.last is None or not items:
+            return False
+        assert self.schema is not None
+        return False in self.last.evaluate(batch_of(items[-1:], self.schema)).to_pylist()
+
+    def __str__(self) -> str:
+        return " and ".join(map(repr, self.conditions))
 
 
 def _column(values: list[Any], field: pa.Field) -> pa.Array:

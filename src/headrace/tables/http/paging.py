@@ -154,6 +154,23 @@ def answers(declared: Sequence[ApiFilter], filters: Sequence[Expr]) -> list[tupl
     return found
 
 
+def range_parameters(declared: Sequence[ApiFilter], between: Sequence[Expr]) -> dict[str, str]:
+    """Query parameters that leave out no row of a range: ``between`` is ``column > start`` and ``column <= end``.
+
+    A service that knows ``>=`` only is asked for that. All others are to be left out where the rows arrive.
+    """
+    found: dict[str, str] = {}
+    for expr in between:
+        assert isinstance(expr, Comparison)
+        for op in (expr.op, ">=") if expr.op == ">" else (expr.op,):
+            asked = Comparison(op, expr.left, expr.right)
+            value = next(((one.parameter, text) for one in declared if (text := one.value(asked)) is not None), None)
+            if value is not None:
+                found[value[0]] = value[1]
+                break
+    return found
+
+
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()

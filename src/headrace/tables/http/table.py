@@ -2,37 +2,36 @@
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
+import datetime
 import logging
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any, TypeAlias
-from urllib.parse import urlencode, urlsplit
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 
 from headrace.arguments import checked
 from headrace.arrow.async_batches import AsyncBatches
 from headrace.arrow.schemas import SchemaLike, schema_of
+from headrace.arrow.types import wire_schema
 from headrace.display import names_text
-from headrace.errors import RegistrationError
+from headrace.errors import PlanError, RegistrationError
 from headrace.expr.nodes import Expr
 from headrace.optional import check_installed
 from headrace.plan import ExecutionPlan, Placement, ScanRequest
-from headrace.provider import Pushdown, TableProvider
-from headrace.tables.http.client import NEEDED_BY, Manners, PoliteClient
-from headrace.tables.http.items import batch_of, inferred_schema, warn_of_absent
-from headrace.tables.http.paging import ApiFilter, ByCursor, ByPage, Paging, answers, check_names
+from headrace.provider import Pushdown
+from headrace.stream import Offset, ReadLimit, StreamProvider
+from headrace.tables.cursor import Cursor, CursorValue, most_rows
+from headrace.tables.http.client import NEEDED_BY, Manners
+from headrace.tables.http.items import RowTest, inferred_schema
+from headrace.tables.http.latest import latest_value
+from headrace.tables.http.pages import PagesPlan
+from headrace.tables.http.paging import ApiFilter, ByPage, Paging, answers, check_names, range_parameters
 
-_Items: TypeAlias = Sequence[Mapping[str, Any]]
 _LOG = logging.getLogger("headrace")
-_BEYOND_THE_END = {400, 404, 416, 422}
-"""What services answer when asked for a page after the last one, if not with an empty page."""
 
 
-class PagedApi(TableProvider):
+class PagedApi(StreamProvider):
     """The pages of ``GET url`` as a table of one partition, several fetched at a time.
 
     ``schema``: a ``pa.schema``, DDL text (``"id BIGINT, name STRING"``) or a list of pairs of name and type. Without
@@ -52,6 +51,17 @@ class PagedApi(TableProvider):
     Failed connections, timeouts and the statuses 408, 425, 429, 500, 502, 503 and 504 are tried again, ``attempts``
     times in all: after ``back_off_s`` seconds, doubled each time, or after what the answer's ``Retry-After`` says. Then
     the query fails with httpx's error.
+
+    ``cursor``: a column whose values grow as rows come or change, such as ``updated_at``; ``filters`` needs a parameter
+    for ``>=`` or ``>`` of it. With it ``ctx.stream(name)`` reads the rows that are new by that column, after
+    ``start_after`` (None: from the first). To learn how far they go, all new rows are fetched, and once more to be
+    read. ``sorted_by_cursor`` saves that where the service sorts by the column: if "descending", the first page tells
+    how far it goes; if "ascending", no page after the last row of a micro-batch is needed (``maxRowsPerTrigger``).
+
+    Such rows come at least once, as the service is asked again when a query starts from its checkpoint: a row that
+    changes comes again, and what it was before may never come. Rows whose cursor is null never come. Nor does a row
+    that shows after others of the same or a greater value, unless ``lookback`` reaches it: each micro-batch also has
+    the rows so far before its start (a ``timedelta``, or an ``int`` for integers), most of them again.
 
     Needs httpx (``pip install 'headrace[http]'``), on the executors too: MissingPackageError says so. Raises TypeError
     and ValueError for arguments that make no sense.
@@ -75,6 +85,10 @@ class PagedApi(TableProvider):
         timeout_s: float = 30.0,
         max_page_bytes: int = Manners.max_page_bytes,
         placement: Placement = Placement.EXECUTORS,
+        cursor: str | None = None,
+        lookback: datetime.timedelta | int | None = None,
+        start_after: CursorValue | None = None,
+        sorted_by_cursor: Literal["ascending", "descending"] | None = None,
     ) -> None:
         check_installed("httpx", NEEDED_BY)
         own_schema = None if schema is None else schema_of(schema, "PagedApi's schema")
@@ -94,6 +108,18 @@ class PagedApi(TableProvider):
         sent = tuple((headers or {}).items())
         self._manners = Manners(sent, timeout_s, attempts, back_off_s, requests_per_second, max_page_bytes)
         self._placement = placement
+        if cursor is None and any(one is not None for one in (lookback, start_after, sorted_by_cursor)):
+            raise ValueError(
+                "lookback, start_after and sorted_by_cursor are for a stream: name its column with cursor="
+            )
+        if cursor is not None and not any(one.column == cursor and one.op in (">", ">=") for one in filters):
+            raise ValueError(
+                f"cursor={cursor!r} needs a query parameter for the rows after a value: "
+                f"filters=[hr.ApiFilter('since', {cursor!r}, '>=')], by the name that the service has for it"
+            )
+        self._cursor_arguments = cursor, lookback, start_after
+        self._sorted_by_cursor = sorted_by_cursor
+        self._cursor: Cursor | None = None
 
     def __repr__(self) -> str:
         return f"<PagedApi: {self._url}{'' if self._schema is None else f' of {names_text(self._schema.names)}'}>"
@@ -107,6 +133,9 @@ class PagedApi(TableProvider):
 
             _LOG.info("%s: the schema of its first page is %r", self._url, ddl_of(found))
             self._schema = found
+        name, lookback, start_after = self._cursor_arguments
+        if name is not None:
+            self._cursor = Cursor.of(f"PagedApi {self._url}", self._schema, name, lookback, start_after)
         return self._schema
 
     def _of_first_page(self) -> pa.Schema:
@@ -130,7 +159,57 @@ class PagedApi(TableProvider):
         filtered = {name: value for _, name, value in answers(self._filters, request.filters) if name}
         return self._plan(request.schema, {**filtered, **self._parameters}, request.limit, self._at_once)
 
-    def _plan(self, schema: pa.Schema, parameters: dict[str, str], limit: int | None, at_once: int) -> PagesPlan:
+    def _why_no_stream(self) -> str | None:
+        if self._cursor_arguments[0] is not None:
+            return None
+        return f"PagedApi {self._url} has no cursor: say by which column it grows, PagedApi(..., cursor='updated_at')"
+
+    def _stream_cursor(self) -> Cursor:
+        if self._cursor is None:
+            raise PlanError(self._why_no_stream() or f"PagedApi {self._url}: schema() has not been called")
+        return self._cursor
+
+    def initial_offset(self) -> Offset:
+        return self._stream_cursor().initial()
+
+    def latest_offset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """Asks the service. Rows of one value stay together; bytes are estimated from the types of the columns."""
+        cursor, schema = self._stream_cursor(), self.schema()
+        new = cursor.after(cursor.value(start), cursor.until(limit.until))
+        most = most_rows(limit, schema)
+        column = pa.schema([schema.field(cursor.column)])
+        parameters = {**range_parameters(self._filters, new), **self._parameters}
+        at_once = 1 if self._sorted_by_cursor == "descending" and most is None else self._at_once
+        plan = self._plan(column, parameters, None, at_once, new)
+        found = latest_value(plan, most, self._sorted_by_cursor)
+        return start if found is None else cursor.offset(found)
+
+    def scan_between(self, start: Offset, end: Offset, request: ScanRequest) -> ExecutionPlan:
+        cursor = self._stream_cursor()
+        within = cursor.between(cursor.value(start), cursor.value(end))
+        last = within[-1] if self._sorted_by_cursor == "ascending" else None
+        ranged = range_parameters(self._filters, within)
+        filtered: dict[str, str] = {}
+        for expr, (_, name, value) in zip(request.filters, answers(self._filters, request.filters), strict=True):
+            if name in ranged:  # the parameter can say one thing
+                within.append(expr)
+            else:
+                filtered[name] = value
+        parameters = {**filtered, **ranged, **self._parameters}
+        return self._plan(request.schema, parameters, None, self._at_once, within, last)
+
+    def _plan(
+        self,
+        schema: pa.Schema,
+        parameters: dict[str, str],
+        limit: int | None,
+        at_once: int,
+        within: Sequence[Expr] = (),
+        last: Expr | None = None,
+    ) -> PagesPlan:
+        """``within``: what rows have to fulfil besides, whatever the service sends; ``last`` as in RowTest."""
+        columns = {name for expr in within for name in expr.columns()}
+        tested = wire_schema(pa.schema([field for field in self._schema or () if field.name in columns]))
         return PagesPlan(
             self._url,
             schema,
@@ -141,139 +220,8 @@ class PagedApi(TableProvider):
             at_once,
             self._manners,
             self._placement,
+            RowTest(tuple(within), tested, last),
         )
-
-
-class PagesPlan(ExecutionPlan):
-    """Page after page in their order; those that come next are on their way already."""
-
-    def __init__(
-        self,
-        url: str,
-        schema: pa.Schema,
-        parameters: dict[str, str],
-        limit: int | None,
-        rows: str | Callable[[Any], Sequence[Mapping[str, Any]]] | None,
-        paging: Paging,
-        at_once: int,
-        manners: Manners,
-        placement: Placement,
-    ) -> None:
-        self.schema = schema
-        self.placement = placement
-        self._url, self._parameters, self._limit = url, parameters, limit
-        self._rows, self._paging, self._at_once, self._manners = rows, paging, at_once, manners
-
-    def describe(self) -> str:
-        return f"GET {self._url}{'&' if urlsplit(self._url).query else '?'}{urlencode(self._parameters)}"
-
-    async def execute(self, partition: int) -> AsyncIterator[pa.RecordBatch]:
-        if self._limit == 0:
-            return
-        left = self._limit
-        first = True
-        async with aclosing(self.pages()) as pages:
-            async for items in pages:
-                items = items if left is None else items[:left]
-                if items:
-                    if first:
-                        warn_of_absent(items, self.schema, self._url)
-                    first = False
-                    yield batch_of(items, self.schema)
-                left = None if left is None else left - len(items)
-                if left == 0:
-                    return
-
-    async def pages(self) -> AsyncGenerator[_Items, None]:
-        """The rows of page after page."""
-        async with PoliteClient(self._url, self._manners) as client:
-            found = self._chained(client) if isinstance(self._paging, ByCursor) else self._numbered(client)
-            async with aclosing(found):
-                async for items in found:
-                    yield items
-
-    @property
-    def _page_rows(self) -> int:
-        """No more than the limit: a page of three rows for LIMIT 3."""
-        return self._paging.rows if self._limit is None else min(self._paging.rows, self._limit)
-
-    async def _chained(self, client: PoliteClient) -> AsyncGenerator[_Items, None]:
-        assert isinstance(self._paging, ByCursor)
-        cursor: str | None = None
-        seen: set[bytes] = set()
-        while True:
-            answer = await client.get({**self._parameters, **self._paging.parameters(cursor, self._page_rows)})
-            yield self._items(answer)
-            cursor = self._paging.after(answer)
-            if cursor is None:
-                return
-            digest = hashlib.sha256(cursor.encode()).digest()  # a cursor may be long
-            if digest in seen:
-                raise ValueError(
-                    f"{self.describe()}: the cursor {cursor[:100]!r} came a second time, after {len(seen)} pages: the "
-                    "service goes in a circle"
-                )
-            seen.add(digest)
-
-    async def _numbered(self, client: PoliteClient) -> AsyncGenerator[_Items, None]:
-        assert not isinstance(self._paging, ByCursor)
-        size = self._page_rows
-        needed = None if self._limit is None else -(-self._limit // size)
-        flying: deque[asyncio.Task[Any]] = deque()
-        index = 0
-        try:
-            while True:
-                while len(flying) < self._at_once and (needed is None or index < needed):
-                    parameters = {**self._parameters, **self._paging.parameters(index, size)}
-                    flying.append(asyncio.create_task(client.get(parameters)))
-                    index += 1
-                if not flying:
-                    return
-                items = self._items(await flying.popleft())
-                yield items
-                if len(items) < size:
-                    await self._check_end(client, index - len(flying), len(items), flying)
-                    return
-        finally:
-            for task in flying:
-                task.cancel()
-            await asyncio.gather(*flying, return_exceptions=True)
-
-    async def _check_end(self, client: PoliteClient, index: int, found: int, flying: deque[asyncio.Task[Any]]) -> None:
-        """A short page is the last one, or the service gives fewer rows than it is asked for: then some would be lost.
-
-        Raises ValueError if the page after it, number ``index``, has rows.
-        """
-        assert not isinstance(self._paging, ByCursor)
-        if not found:
-            return
-        size = self._page_rows
-        task = (
-            flying[0]
-            if flying
-            else asyncio.create_task(client.get({**self._parameters, **self._paging.parameters(index, size)}))
-        )
-        try:
-            rest = self._items(await task)
-        except client.status_error as error:
-            if error.response.status_code not in _BEYOND_THE_END:
-                raise
-            return
-        if rest:
-            raise ValueError(
-                f"{self.describe()}: page {index + 1} has rows, but page {index} had {found} where {size} were asked "
-                "for (counted from 1): the service gives fewer rows a page than that; say so with "
-                f"rows={found} in paging="
-            )
-
-    def _items(self, answer: Any) -> _Items:
-        found = answer if self._rows is None else self._rows(answer) if callable(self._rows) else answer[self._rows]
-        if not isinstance(found, (list, tuple)) or not all(isinstance(item, Mapping) for item in found):
-            raise TypeError(
-                f"{self.describe()}: the rows of an answer should be a list of objects, found {str(found)[:200]!r}; "
-                "say with rows= where they are"
-            )
-        return found
 
 
 def _check_columns(filters: Sequence[ApiFilter], schema: pa.Schema) -> None:

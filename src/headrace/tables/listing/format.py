@@ -67,7 +67,7 @@ class FileFormat(ABC):
         """The rows of ``file`` (if ``file.part`` is not None: of that part), lazily, batch by batch.
 
         ``request`` has what is needed of this file: no partition columns in it, nor filters that mention one;
-        ``limit`` is how many rows are still missing; ``runtime_filters`` may be used to skip rows. A batch holds at
+        ``limit`` is how many rows are needed at most; ``runtime_filters`` may be used to skip rows. A batch holds at
         least the columns of ``request.schema`` (nested fields pruned or not); others are ignored, and for a request
         without columns only the number of rows counts. A column that is missing or has another type fails the query
         with SchemaMismatchError.

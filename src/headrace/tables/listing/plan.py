@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -42,7 +41,6 @@ class ListingPlan(ExecutionPlan):
         placement: Placement,
         statistics: Statistics,
         total_files: int,
-        limit_of_each_file: bool = False,
         runtime_filter_columns: tuple[str, ...] = (),
     ) -> None:
         self.schema = schema
@@ -56,22 +54,17 @@ class ListingPlan(ExecutionPlan):
         self._partitions = partitions
         self._statistics = statistics
         self._total_files = total_files
-        self._limit_of_each_file = limit_of_each_file
 
     def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
-        missing = self._request.limit
+        limit = self._request.limit
         for planned in self._partitions[partition]:
-            if self._limit_of_each_file:
-                missing = self._request.limit
-            if missing is not None and missing <= 0:
-                return
             complete = self._completer(planned)
-            for batch in self._file_batches(planned, missing):
+            rows = 0
+            for batch in self._file_batches(planned):
                 yield complete(batch)
-                if missing is not None:
-                    missing -= batch.num_rows
-                    if missing <= 0:
-                        break
+                rows += batch.num_rows
+                if limit is not None and rows >= limit:
+                    break  # for files that are sorted; where these rows are enough, nobody asks for the next file
 
     def describe(self) -> str:
         """The format and how many files are left, which is what one wants to know of skipping."""
@@ -86,14 +79,14 @@ class ListingPlan(ExecutionPlan):
     def _format_name(self) -> str:
         return type(self._format).__name__
 
-    def _file_batches(self, planned: PlannedFile, missing: int | None) -> Iterator[pa.RecordBatch]:
+    def _file_batches(self, planned: PlannedFile) -> Iterator[pa.RecordBatch]:
         """Batches with the request's columns of the file; what the format opened is closed in every case."""
         if planned.only_rows is not None:
             yield from _empty_rows(planned.only_rows)
             return
         file, where = planned.file, f"{self._format_name}.read"
         with naming(file, where):
-            source = self._format.read(file, dataclasses.replace(self._request, limit=missing))
+            source = self._format.read(file, self._request)
             batches = batch_iterator(source, where)
         try:
             while True:

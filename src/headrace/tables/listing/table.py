@@ -151,7 +151,6 @@ class ListingTable(TableProvider):
             placement=self._placement,
             statistics=self._estimate(needed, request.schema),
             total_files=self._total_files,
-            limit_of_each_file=bool(request.order),
             runtime_filter_columns=tuple(name for name in self._schema.names if name in self._described),
         )
 

@@ -113,10 +113,30 @@ public final class HeadraceException extends SparkRuntimeException {
     return own;
   }
 
+  /**
+   * Throws {@code error}, or an exception of Spark's own where ours is it or its cause: the driver of a Spark Connect
+   * session looks into no jar of that session when it reads what a task failed with. Java's compiler would have Spark's
+   * exception declared, which Spark's interfaces do not.
+   */
+  @SuppressWarnings("unchecked")
+  public static <E extends Exception> RuntimeException plain(Exception error) throws E {
+    Throwable own = error instanceof HeadraceException ? error : error.getCause();
+    throw (E) (own instanceof HeadraceException ours ? ours.ofSpark() : error);
+  }
+
   /** The text alone, with which Python's own message begins; Spark would put its condition before it. */
   @Override
   public String getMessage() {
     return text;
+  }
+
+  /** Whether it is of this class of headrace.errors. */
+  public boolean isOf(String error) {
+    try {
+      return JSON.readTree(failure).path("error").asText().equals(error);
+    } catch (JsonProcessingException e) {
+      return false;
+    }
   }
 
   /** The record; called from Python. */

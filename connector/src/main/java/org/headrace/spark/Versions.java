@@ -15,15 +15,22 @@ import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.QueryContext;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.PythonException;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
+import org.apache.spark.sql.execution.datasources.v2.PushDownUtils;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.ArrowUtils;
 import scala.Option;
+import scala.Tuple2;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * All that differs between Spark 4.0, 4.1, 4.2 and 4.3, so that one jar serves them; driver and executor JVM.
@@ -59,6 +66,13 @@ public final class Versions {
   private static final boolean PUTS_FILTERS_BACK =
       Arrays.stream(SupportsReportStatistics.class.getMethods())
           .anyMatch(method -> method.getName().equals("reflectsFullyPushedDownFilters"));
+
+  /** Builder and filters; later also fields of partitions, of which a builder of ours has none. */
+  private static final Method PUSH_FILTERS =
+      Arrays.stream(PushDownUtils.class.getMethods())
+          .filter(method -> method.getName().equals("pushFilters"))
+          .findFirst()
+          .orElseThrow();
 
   /** From 4.1: what a builder is that can take in a join with another one. */
   private static final Class<?> JOINING =
@@ -195,6 +209,25 @@ public final class Versions {
     return PUTS_FILTERS_BACK;
   }
 
+  /** Offers filters on {@code columns} to a builder, as Spark does for batches; returns what Spark has to apply itself. */
+  @SuppressWarnings("unchecked")
+  public static List<Expression> pushFilters(
+      ScanBuilder builder, List<Expression> filters, Seq<? extends Attribute> columns) {
+    Object[] arguments = new Object[PUSH_FILTERS.getParameterCount()];
+    Arrays.fill(arguments, Option.empty());
+    arguments[0] = builder;
+    Seq<Expression> given = CollectionConverters.asScala(filters).toList();
+    arguments[1] = DataSourceStrategy$.MODULE$.normalizeExprs(given, (Seq<Attribute>) columns);
+    try {
+      Tuple2<?, Seq<Expression>> pushed = (Tuple2<?, Seq<Expression>>) PUSH_FILTERS.invoke(null, arguments);
+      return CollectionConverters.asJava(pushed._2());
+    } catch (InvocationTargetException e) {
+      throw Versions.<RuntimeException>unchecked(e.getCause()); // what Python answered
+    } catch (ReflectiveOperationException e) {
+      throw unexpected(e);
+    }
+  }
+
   /** The task's cores, as a whole number: PySpark's TaskContext has no other. 4.3 also counts parts of one. */
   @SuppressWarnings("deprecation")
   public static int cpus(TaskContext task) {
@@ -320,6 +353,11 @@ public final class Versions {
     } catch (ClassNotFoundException e) {
       return null;
     }
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <E extends Throwable> E unchecked(Throwable error) throws E {
+    throw (E) error;
   }
 
   /** Spark's own exceptions as they are; a lookup that failed means a Spark that nobody has tried. */

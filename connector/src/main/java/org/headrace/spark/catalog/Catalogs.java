@@ -1,5 +1,6 @@
 package org.headrace.spark.catalog;
 
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.headrace.spark.planner.Planners;
@@ -27,6 +28,11 @@ public final class Catalogs {
   /** Called from Python when a context closes, or a catalog is deregistered. */
   public static void release(String catalog, String context) {
     CONTEXTS.remove(catalog, context);
+  }
+
+  /** The catalogs of contexts of this process, some of which may have left. */
+  static List<String> names() {
+    return CONTEXTS.keySet().stream().sorted().toList();
   }
 
   /** The live context of a catalog, or null. */

@@ -5,12 +5,15 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -19,8 +22,10 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
@@ -28,13 +33,14 @@ import org.headrace.spark.push.QueryEndListener;
 import org.headrace.spark.push.SingleScanRule;
 import org.headrace.spark.scan.HashFunction;
 import org.headrace.spark.scan.ScanRules;
+import org.headrace.spark.stream.PrunedStreamRule;
 import scala.Option;
 
 /**
  * A catalog whose tables are Python's; driver JVM.
  *
- * <p>Either a context's own, with the tables registered there and no namespaces, or one that a CatalogProvider answers
- * for, whose schemas are the namespaces. Python knows by the name which it is.
+ * <p>Either a context's own, with the tables registered there, in no namespace and again in one called default, or one
+ * that a CatalogProvider answers for, whose schemas are the namespaces. Python knows by the name which it is.
  */
 public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, FunctionCatalog {
   /** The hash of the pickled provider. */
@@ -42,6 +48,8 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
 
   /** The table whose DROP says that a context has closed; no table has a dot in its name. */
   private static final String CONTEXT = "headrace.context";
+
+  private static final String[] DEFAULT = {"default"};
 
   private String name;
 
@@ -55,7 +63,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     Option<SparkSession> active = SparkSession.getActiveSession();
     Option<SparkSession> session = active.isDefined() ? active : SparkSession.getDefaultSession();
     if (session.isDefined()) { // without one nothing is planned
-      ScanRules.install(session.get(), new SingleScanRule());
+      ScanRules.install(session.get(), List.of(new SingleScanRule(), new BareNameRule(), new PrunedStreamRule()));
     }
   }
 
@@ -69,6 +77,13 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     return load(ident, question(ident.namespace()));
   }
 
+  /** For a DELETE Spark builds a scan that it never runs: Python is not asked for that one. */
+  @Override
+  public Table loadTable(Identifier ident, Set<TableWritePrivilege> privileges) throws NoSuchTableException {
+    HeadraceTable table = load(ident, question(ident.namespace()));
+    return privileges.equals(Set.of(TableWritePrivilege.DELETE)) ? table.neverScanned() : table;
+  }
+
   @Override
   public Table loadTable(Identifier ident, String version) throws NoSuchTableException {
     return load(ident, question(ident.namespace()).put(Words.VERSION, version));
@@ -79,7 +94,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     return load(ident, question(ident.namespace()).put(Words.TIMESTAMP, timestamp));
   }
 
-  private Table load(Identifier ident, ObjectNode question) throws NoSuchTableException {
+  private HeadraceTable load(Identifier ident, ObjectNode question) throws NoSuchTableException {
     String live = live();
     JsonNode answer = live == null ? null : Planners.ask(live, Words.LOAD, question.put(Words.TABLE, ident.name()));
     if (answer == null || !answer.path(Words.EXISTS).asBoolean()) {
@@ -96,6 +111,12 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     List<Identifier> tables = new ArrayList<>();
     ask(Words.LIST, namespace).path(Words.TABLES).forEach(table -> tables.add(Identifier.of(namespace, table.asText())));
     return tables.toArray(new Identifier[0]);
+  }
+
+  /** Where USE leads: a context's tables are there. */
+  @Override
+  public String[] defaultNamespace() {
+    return namespaceExists(DEFAULT) ? DEFAULT : new String[0];
   }
 
   @Override
@@ -138,8 +159,21 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
 
   /** The context that answers now; null where there is none any more. */
   private String live() {
-    String connected = ConnectContext.of(name);
-    return connected == null ? Catalogs.contextOf(name) : connected;
+    return contextOf(name);
+  }
+
+  /** As {@link #live}, of any catalog that the session of this thread has. */
+  static String contextOf(String catalog) {
+    String connected = ConnectContext.of(catalog);
+    return connected == null ? Catalogs.contextOf(catalog) : connected;
+  }
+
+  private String requireLive() {
+    String live = live();
+    if (live == null) {
+      throw Planners.failed("ClosedError", "the session context of the catalog '" + name + "' is closed");
+    }
+    return live;
   }
 
   private ObjectNode question(String[] namespace) {
@@ -151,12 +185,15 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     return question;
   }
 
-  /** How a Spark Connect client registers a table with the process beside the server. */
+  /** CREATE TABLE, and how a Spark Connect client registers a table with the process beside the server. */
   @Override
   @SuppressWarnings("deprecation") // the newer method of later Sparks calls this one
   public Table createTable(
       Identifier ident, Column[] columns, Transform[] partitions, Map<String, String> properties) {
-    if (!ConnectContext.plansBesideServer(name) || !properties.containsKey(PROVIDER)) {
+    if (!ConnectContext.plansBesideServer(name)) {
+      return create(ident, columns, partitions, properties);
+    }
+    if (!properties.containsKey(PROVIDER)) {
       throw readOnly();
     }
     byte[] pickled = SessionArtifact.bytes(properties.get(PROVIDER));
@@ -166,6 +203,17 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     } catch (NoSuchTableException e) {
       throw new IllegalStateException(e);
     }
+  }
+
+  private Table create(Identifier ident, Column[] columns, Transform[] partitions, Map<String, String> properties) {
+    ObjectNode question = question(ident.namespace()).put(Words.TABLE, ident.name());
+    question.put(Words.COLUMNS, CatalogV2Util.v2ColumnsToStructType(columns).toDDL());
+    question.put(Words.PARTITIONS, partitions.length);
+    Map<String, String> said = new HashMap<>(properties);
+    said.remove(PROP_PROVIDER, SQLConf.get().defaultDataSourceName()); // which saveAsTable says where nobody said one
+    question.set(Words.OPTIONS, Planners.JSON.valueToTree(said));
+    String live = requireLive();
+    return HeadraceTable.held(live, Planners.ask(live, Words.CREATE_TABLE, question));
   }
 
   @Override
@@ -182,7 +230,8 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   @Override
   public boolean dropTable(Identifier ident) {
     if (!ConnectContext.plansBesideServer(name)) {
-      throw readOnly();
+      ObjectNode question = question(ident.namespace()).put(Words.TABLE, ident.name());
+      return Planners.ask(requireLive(), Words.REMOVE_TABLE, question).get(Words.EXISTS).asBoolean();
     }
     if (ident.name().equals(CONTEXT)) {
       Planners.unregister(live());

@@ -2,22 +2,33 @@ package org.headrace.spark.catalog;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.lang.ref.Cleaner;
+import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.util.UninterruptibleThread;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
 import org.headrace.spark.scan.HeadraceScanBuilder;
+import org.headrace.spark.scan.StreamOpener;
+import org.headrace.spark.stream.StreamOptions;
+import org.headrace.spark.write.Deletion;
+import org.headrace.spark.write.HeadraceWriteBuilder;
 
 /** One registered table as Spark sees it; driver JVM. */
-final class HeadraceTable implements SupportsRead, Versions.TableWithId {
+final class HeadraceTable implements SupportsRead, SupportsWrite, SupportsDeleteV2, Versions.TableWithId {
   private static final Cleaner CLEANER = Cleaner.create();
 
   private final String context;
@@ -25,13 +36,32 @@ final class HeadraceTable implements SupportsRead, Versions.TableWithId {
   private final String id;
   private final StructType schema;
   private final boolean joins;
+  private final boolean streams;
+  private final boolean neverScanned;
+  private HeadraceTable original; // held, where Python keeps the table for it
 
-  HeadraceTable(String context, String name, String id, StructType schema, boolean joins) {
+  private HeadraceTable(
+      String context,
+      String name,
+      String id,
+      StructType schema,
+      boolean joins,
+      boolean streams,
+      boolean neverScanned) {
     this.context = context;
     this.name = name;
     this.id = id;
     this.schema = schema;
     this.joins = joins;
+    this.streams = streams;
+    this.neverScanned = neverScanned;
+  }
+
+  /** The same table, for a statement whose plan has a scan of it that does not run. */
+  HeadraceTable neverScanned() {
+    HeadraceTable table = new HeadraceTable(context, name, id, schema, joins, streams, true);
+    table.original = this;
+    return table;
   }
 
   /** The table that Python answered with. */
@@ -40,7 +70,8 @@ final class HeadraceTable implements SupportsRead, Versions.TableWithId {
     refuseTime(answer.get(Words.SCHEMA), name);
     StructType schema = (StructType) DataType.fromJson(answer.get(Words.SCHEMA).toString());
     boolean joins = answer.path(Words.JOINS).asBoolean();
-    return new HeadraceTable(context, name, answer.get(Words.TABLE).asText(), schema, joins);
+    boolean streams = answer.path(Words.STREAM).asBoolean();
+    return new HeadraceTable(context, name, answer.get(Words.TABLE).asText(), schema, joins, streams, false);
   }
 
   /** Where this session has no TIME, which Spark itself says at some later point, without the column. */
@@ -105,15 +136,69 @@ final class HeadraceTable implements SupportsRead, Versions.TableWithId {
     return schema;
   }
 
+  /**
+   * Python says what a table cannot do, by name, and what to call instead; where one were missing here, Spark would, with
+   * advice on settings.
+   */
   @Override
   public Set<TableCapability> capabilities() {
-    return Set.of(TableCapability.BATCH_READ);
+    Set<TableCapability> capabilities =
+        EnumSet.of(
+            TableCapability.BATCH_READ,
+            TableCapability.BATCH_WRITE,
+            TableCapability.STREAMING_WRITE,
+            TableCapability.TRUNCATE,
+            TableCapability.OVERWRITE_BY_FILTER,
+            TableCapability.OVERWRITE_DYNAMIC);
+    if (streams) {
+      capabilities.add(TableCapability.MICRO_BATCH_READ);
+    }
+    return capabilities;
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new HeadraceWriteBuilder(context, id, name, schema, info);
+  }
+
+  @Override
+  public boolean canDeleteWhere(Predicate[] predicates) {
+    deletion().plan(predicates);
+    return true;
+  }
+
+  @Override
+  public void deleteWhere(Predicate[] predicates) {
+    deletion().delete(predicates);
+  }
+
+  @Override
+  public boolean truncateTable() {
+    deletion().plan();
+    deletion().delete();
+    return true;
+  }
+
+  private Deletion deletion() {
+    return new Deletion(context, id, name);
   }
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    HeadraceScanBuilder builder = new HeadraceScanBuilder(context, id, name, schema);
+    if (neverScanned) {
+      return () -> () -> schema;
+    }
+    StreamOpener stream = streams && isStreamingQuery() ? StreamOptions.of(options) : null;
+    HeadraceScanBuilder builder = new HeadraceScanBuilder(context, id, name, schema, stream);
     return joins && Versions.offersJoins() ? Versions.joining(builder) : builder;
+  }
+
+  /**
+   * Whether a streaming query asks, on the thread that it runs on. Spark does not say what a scan is for, and a batch of a
+   * table that can also be a stream is negotiated as any other.
+   */
+  private static boolean isStreamingQuery() {
+    return Thread.currentThread() instanceof UninterruptibleThread;
   }
 
   /** Spark may find a cached query again by the equality of its tables. */

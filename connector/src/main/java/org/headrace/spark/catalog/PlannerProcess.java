@@ -39,9 +39,9 @@ final class PlannerProcess implements Planner {
   private static final Map<String, String> WITHOUT_TABLES =
       Map.of(
           "load", "{\"exists\": false}",
-          "list", "{\"tables\": []}",
-          "schemas", "{\"schemas\": []}",
-          "schema", "{\"exists\": false}",
+          "list", "{\"exists\": true, \"tables\": []}",
+          "schemas", "{\"schemas\": [\"default\"]}",
+          "schema", "{\"exists\": true}",
           "release", "{}",
           "drop_table", "{\"left\": 0}");
 

@@ -51,12 +51,13 @@ public final class Planners {
 
   /** Called from Python when a session context opens. */
   public static void register(String context, Planner planner) {
-    LIVE.put(context, new Context((operation, question) -> call(() -> planner.call(operation, question)), false));
+    LIVE.put(
+        context, new Context((operation, question) -> call(() -> planner.call(operation, question)), planner, false));
   }
 
   /** For a context of a Spark Connect session, by a name that no other session has: Py4J does not lead to its process. */
   public static void connect(String context, Planner remote) {
-    LIVE.putIfAbsent(context, new Context(remote, true));
+    LIVE.putIfAbsent(context, new Context(remote, remote, true));
   }
 
   /** Called when a session context closes, from Python, or when its process is gone: what was installed for it goes. */
@@ -91,24 +92,63 @@ public final class Planners {
 
   /** Asks a context's planner; its failures are thrown as AnalysisExceptions, caused by a {@link HeadraceException}. */
   public static JsonNode ask(String context, String operation, Object payload) {
+    try {
+      return answer(live(context).planner, operation, payload);
+    } catch (HeadraceException e) {
+      throw failed(e);
+    }
+  }
+
+  /**
+   * As {@link #ask}, while a statement runs: failures are thrown as those of tasks are, and who waits for the answer is
+   * not interrupted. What is asked for has been done when this returns, or has failed.
+   */
+  public static JsonNode tell(String context, String operation, Object payload) {
+    Future<JsonNode> answer = CALLERS.submit(() -> answer(live(context).direct, operation, payload));
+    boolean interrupted = false;
+    try {
+      while (true) {
+        try {
+          return answer.get();
+        } catch (InterruptedException e) {
+          interrupted = true;
+        }
+      }
+    } catch (ExecutionException e) {
+      if (!(e.getCause() instanceof HeadraceException own)) {
+        throw new IllegalStateException(e.getCause());
+      }
+      throw unchecked(isRemote(context) ? own.ofSpark() : own.inTask());
+    } finally {
+      if (interrupted) {
+        Thread.currentThread().interrupt();
+      }
+    }
+  }
+
+  private static Context live(String context) {
     Context live = LIVE.get(context);
     if (live == null) {
-      throw failed(
+      throw HeadraceException.of(
           "ClosedError",
+          null,
           "the Headrace session context behind this table is closed; register the table again in a live one");
     }
+    return live;
+  }
+
+  private static JsonNode answer(Planner planner, String operation, Object payload) {
     JsonNode answer;
     try {
       String question = JSON.writeValueAsString(payload);
-      answer = JSON.readTree(live.planner.call(operation, question));
-    } catch (HeadraceException e) {
-      throw failed(e);
+      answer = JSON.readTree(planner.call(operation, question));
     } catch (JsonProcessingException e) {
-      throw failed("Python answered '" + operation + "' with what is not JSON: " + e.getMessage());
+      throw HeadraceException.of(
+          "HeadraceError", null, "Python answered '" + operation + "' with what is not JSON: " + e.getMessage());
     }
     JsonNode failure = answer.get(Words.FAILURE);
     if (failure != null) {
-      throw failed(HeadraceException.from(failure));
+      throw HeadraceException.from(failure);
     }
     return answer;
   }
@@ -119,7 +159,7 @@ public final class Planners {
       return answer.get();
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
-      throw failed("the query was cancelled while its provider planned");
+      throw failed("ScanEndedError", "the query was cancelled while its provider planned");
     } catch (ExecutionException e) {
       throw e.getCause() instanceof RuntimeException cause ? cause : new IllegalStateException(e.getCause());
     }
@@ -140,8 +180,12 @@ public final class Planners {
   }
 
   /** Throws {@code error}, which Java's compiler would have us declare wherever Spark's interfaces declare nothing. */
+  public static RuntimeException unchecked(Exception error) {
+    return Planners.<RuntimeException>asAny(error);
+  }
+
   @SuppressWarnings("unchecked")
-  private static <E extends Exception> RuntimeException unchecked(Exception error) throws E {
+  private static <E extends Exception> RuntimeException asAny(Exception error) throws E {
     throw (E) error;
   }
 
@@ -156,13 +200,15 @@ public final class Planners {
   }
 
   private static final class Context {
-    final Planner planner;
+    final Planner planner; // to be asked from any thread
+    final Planner direct; // to be asked from one of CALLERS
     final boolean isRemote;
     private final Map<String, Runnable> removals = new LinkedHashMap<>();
     private boolean left;
 
-    Context(Planner planner, boolean isRemote) {
+    Context(Planner planner, Planner direct, boolean isRemote) {
       this.planner = planner;
+      this.direct = direct;
       this.isRemote = isRemote;
     }
 

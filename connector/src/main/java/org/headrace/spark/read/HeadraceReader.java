@@ -51,6 +51,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
   private SentColumns columns;
   private ColumnarBatch current;
   private long rows;
+  private long rowsOfProvider;
   private long batches;
   private boolean ended;
   private boolean closed;
@@ -125,7 +126,8 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
 
   @Override
   public CustomTaskMetric[] currentMetricsValues() {
-    return ScanMetric.values(rows, batches, frames.bytesRead(), frames.waitingNanos() / 1_000_000);
+    return ScanMetric.values(
+        Math.max(rows, rowsOfProvider), rows, batches, frames.bytesRead(), frames.waitingNanos() / 1_000_000);
   }
 
   @Override
@@ -284,7 +286,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
       throw damaged("an end before the schema", null);
     }
     ByteBuffer totals = frames.readFirst();
-    if (totals.remaining() != 2 * Long.BYTES) {
+    if (totals.remaining() != 2 * Long.BYTES && totals.remaining() != 3 * Long.BYTES) {
       throw damaged("an end without totals", null);
     }
     long sentRows = totals.getLong();
@@ -295,6 +297,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
               "%s was sent as %d rows in %d batches, %d in %d arrived",
               place, sentRows, sentBatches, rows, batches));
     }
+    rowsOfProvider = totals.hasRemaining() ? totals.getLong() : rows;
     ended = true;
     connection.finish();
   }

@@ -18,7 +18,7 @@ final class PlainErrorsReader implements PartitionReader<ColumnarBatch> {
     try {
       reader = open.get();
     } catch (RuntimeException e) {
-      throw plain(e);
+      throw HeadraceException.<RuntimeException>plain(e);
     }
   }
 
@@ -27,7 +27,7 @@ final class PlainErrorsReader implements PartitionReader<ColumnarBatch> {
     try {
       return reader.next();
     } catch (RuntimeException e) {
-      throw plain(e);
+      throw HeadraceException.<RuntimeException>plain(e);
     }
   }
 
@@ -44,12 +44,5 @@ final class PlainErrorsReader implements PartitionReader<ColumnarBatch> {
   @Override
   public void close() throws IOException {
     reader.close();
-  }
-
-  /** Throws the error; Java's compiler would have Spark's exception declared, which Spark's interfaces do not. */
-  @SuppressWarnings("unchecked")
-  private static <E extends Exception> RuntimeException plain(RuntimeException error) throws E {
-    Throwable own = error instanceof HeadraceException ? error : error.getCause();
-    throw (E) (own instanceof HeadraceException ours ? ours.ofSpark() : error);
   }
 }

@@ -8,6 +8,7 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 public final class ScanMetric extends CustomSumMetric {
   private static final ScanMetric[] ALL = {
     new ScanMetric("headraceRows", "rows from the provider"),
+    new ScanMetric("headraceRowsSent", "rows sent to Spark"), // after Headrace's own work on them
     new ScanMetric("headraceBatches", "Arrow batches"), // as received: small ones were merged
     new ScanMetric("headraceBytes", "bytes from the provider"), // frames included
     new ScanMetric("headraceWaiting", "time waiting for the source (ms)")

@@ -6,7 +6,6 @@ import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.arrow.vector.util.OversizedAllocationException;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.headrace.spark.HeadraceException;
-import org.headrace.spark.Place;
 import org.headrace.spark.send.BatchSender;
 import org.headrace.spark.send.RowBatch;
 import org.headrace.spark.transport.PartitionOrigin;
@@ -40,7 +39,7 @@ final class ResultSender {
         }
         sendRest(batch, sender);
       } catch (OutOfMemoryError | OutOfMemoryException | OversizedAllocationException e) {
-        HeadraceException tooLarge = tooLarge(origin.place(partition), e); // as an Error it would end the whole JVM
+        HeadraceException tooLarge = RowBatch.tooLarge(origin.place(partition), e); // as an Error it would end the whole JVM
         sender.fail(tooLarge);
         throw tooLarge;
       } catch (RuntimeException | Error e) {
@@ -58,14 +57,5 @@ final class ResultSender {
     if (!batch.isEmpty()) {
       batch.send(sender);
     }
-  }
-
-  private static HeadraceException tooLarge(Place place, Throwable e) {
-    return HeadraceException.transport(
-        place,
-        String.format(
-            "partition %d of the result has rows that do not fit in the memory of this JVM (%s). Select less of them, or"
-                + " give Spark more: spark.executor.memory, or spark.driver.memory where Spark runs in the driver",
-            place.partition(), e));
   }
 }

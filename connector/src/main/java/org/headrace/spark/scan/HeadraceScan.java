@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
@@ -38,30 +39,91 @@ public final class HeadraceScan
   private final Negotiation negotiation;
   private final String table;
   private final StructType readSchema;
+  private final StreamOpener streams;
   private final Set<ObjectNode> reportedReasons = new HashSet<>();
   private volatile PlannedBatch batch;
+  private volatile PlannedRange range;
+  private volatile boolean isStream;
 
   HeadraceScan(Negotiation negotiation, String table, StructType readSchema, JsonNode plan) {
     this.negotiation = negotiation;
     this.table = table;
     this.readSchema = readSchema;
+    this.streams = null;
     this.batch = planned(plan, false);
+  }
+
+  /** Of a table that grows: whether a batch or ranges of a stream are to be planned, Spark says after this. */
+  HeadraceScan(Negotiation negotiation, String table, StructType readSchema, StreamOpener streams) {
+    this.negotiation = negotiation;
+    this.table = table;
+    this.readSchema = readSchema;
+    this.streams = streams;
+  }
+
+  private PlannedBatch batch() {
+    if (batch == null) {
+      synchronized (this) {
+        if (batch == null) {
+          batch = planned(negotiation.plan(), false);
+        }
+      }
+    }
+    return batch;
   }
 
   private PlannedBatch planned(JsonNode plan, boolean withholdsKeys) {
     HeadraceReaderFactory readers =
         new HeadraceReaderFactory(negotiation, PartitionOrigin.of(plan, table), readSchema, negotiation.isRemote());
-    return new PlannedBatch(plan, tableId(), readers, withholdsKeys, () -> batch);
+    return new PlannedBatch(plan, tableId(), readers, withholdsKeys, this::batch);
   }
 
   /** Identifies the current plan to Python; read by explain. */
   public String planId() {
-    return batch.id();
+    return isStream ? (range == null ? "" : range.id()) : batch().id();
+  }
+
+  /** Whether it is read as a stream, one range after the other. */
+  public boolean isStream() {
+    return isStream;
+  }
+
+  /** Which session context answers for the table. */
+  public String context() {
+    return negotiation.context();
+  }
+
+  /** From here on this is a scan of a stream's ranges. */
+  public HeadraceScan asStream() {
+    isStream = true;
+    return this;
+  }
+
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpoint) {
+    if (streams == null) {
+      throw new UnsupportedOperationException(description() + ": the table is no stream");
+    }
+    return streams.open(asStream(), checkpoint);
+  }
+
+  /** Of a stream: for another scan of it, with the columns that this one has, or fewer. */
+  public HeadraceScanBuilder newBuilder() {
+    return new HeadraceScanBuilder(context(), tableId(), table, readSchema, streams);
+  }
+
+  /** Asks Python to plan a range of the stream; the offsets are JSON. */
+  public PlannedRange plan(String start, String end) {
+    JsonNode plan = negotiation.planBetween(start, end);
+    HeadraceReaderFactory readers =
+        new HeadraceReaderFactory(negotiation, PartitionOrigin.of(plan, table), readSchema, negotiation.isRemote());
+    range = new PlannedRange(plan, start, end, readers, negotiation);
+    return range;
   }
 
   /** Whether the table can be scanned once only. */
   public boolean isPush() {
-    return batch.isPush();
+    return streams == null && batch().isPush();
   }
 
   public String tableName() {
@@ -74,22 +136,27 @@ public final class HeadraceScan
   }
 
   public int partitionCount() {
-    return batch.partitionCount();
+    return batch().partitionCount();
   }
 
   /** The columns by whose values the rows are partitioned; none where Spark is not told. */
   List<String> keyColumns() {
-    return batch.keyColumns();
+    return batch().keyColumns();
+  }
+
+  /** What {@link GroupedPromisesRule} has to tell Spark; null where Spark asks for it. */
+  PlannedBatch groupedBatch() {
+    return batch.isGrouped() ? batch : null;
   }
 
   /** From here on Spark is not told how the rows are partitioned; to be called before the first partition is planned. */
   synchronized void withholdKeys() {
-    batch = batch.withoutKeys();
+    batch = batch().withoutKeys();
   }
 
   /** Whether {@link WithheldKeysRule} found that keys would only make empty tasks; read by explain. */
   public boolean withholdsKeys() {
-    return batch.withholdsKeys();
+    return batch().withholdsKeys();
   }
 
   @Override
@@ -99,12 +166,17 @@ public final class HeadraceScan
 
   @Override
   public String description() {
-    return batch.description();
+    if (!isStream) {
+      return batch().description();
+    }
+    return range != null
+        ? range.description()
+        : "stream of " + table + " columns=[" + String.join(", ", readSchema.fieldNames()) + "]";
   }
 
   @Override
   public Batch toBatch() {
-    return batch;
+    return batch();
   }
 
   @Override
@@ -114,12 +186,12 @@ public final class HeadraceScan
 
   @Override
   public Partitioning outputPartitioning() {
-    return batch.outputPartitioning();
+    return batch().outputPartitioning();
   }
 
   @Override
   public NamedReference[] filterAttributes() {
-    return batch.runtimeFilterColumns();
+    return batch().runtimeFilterColumns();
   }
 
   /** Called after planning and before partitions are asked for, perhaps several times: what was learnt adds up. */
@@ -128,7 +200,7 @@ public final class HeadraceScan
     ArrayNode filters = Planners.JSON.createArrayNode();
     for (Predicate predicate : predicates) {
       int values = predicate.children().length - 1; // the first is the column
-      boolean isLong = values > batch.mostRuntimeValues();
+      boolean isLong = values > batch().mostRuntimeValues();
       ObjectNode json = isLong ? null : PredicateJson.of(predicate);
       if (json != null) {
         filters.add(json);
@@ -137,7 +209,7 @@ public final class HeadraceScan
       }
     }
     if (!filters.isEmpty()) {
-      PlannedBatch replaced = batch;
+      PlannedBatch replaced = batch();
       batch = planned(negotiation.narrow(replaced.id(), filters), replaced.withholdsKeys());
       negotiation.releaseWith(replaced.readers(), replaced.id());
     }
@@ -157,7 +229,7 @@ public final class HeadraceScan
 
   @Override
   public SortOrder[] outputOrdering() {
-    return batch.outputOrdering();
+    return batch().outputOrdering();
   }
 
   @Override
@@ -165,30 +237,34 @@ public final class HeadraceScan
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
-        return batch.statistic(Words.BYTES);
+        return isStream ? OptionalLong.empty() : batch().statistic(Words.BYTES);
       }
 
       @Override
       public OptionalLong numRows() {
-        return batch.statistic(Words.ROWS);
+        return isStream ? OptionalLong.empty() : batch().statistic(Words.ROWS);
       }
     };
   }
 
   @Override
   public boolean reflectsFullyPushedDownFilters() {
-    return !batch.filtersComeBack();
+    return isStream || !batch().filtersComeBack();
   }
 
-  /** As {@link PlannedBatch#equals}: Spark compares scans in logical plans and batches in physical ones. */
+  /**
+   * As {@link PlannedBatch#equals}: Spark compares scans in logical plans and batches in physical ones. One that was not
+   * planned is only itself.
+   */
   @Override
   public boolean equals(Object other) {
-    return this == other || (other instanceof HeadraceScan scan && batch.equals(scan.batch));
+    return this == other
+        || (other instanceof HeadraceScan scan && batch != null && scan.batch != null && batch.equals(scan.batch));
   }
 
   @Override
   public int hashCode() {
-    return batch.hashCode();
+    return tableId().hashCode();
   }
 
   @Override

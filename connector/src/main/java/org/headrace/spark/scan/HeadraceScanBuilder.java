@@ -40,21 +40,47 @@ public final class HeadraceScanBuilder
         SupportsPushDownLimit,
         SupportsPushDownRequiredColumns,
         Versions.JoinTaker {
+  /** Whether Headrace may do in Arrow what a provider leaves undone. */
+  private static final String WORK_AT_SOURCE = "spark.headrace.workAtSource";
+
   private static final Map<String, String> JOIN_TYPES =
       Map.of("INNER_JOIN", "inner", "LEFT_OUTER_JOIN", "left", "RIGHT_OUTER_JOIN", "right");
 
   private final Negotiation negotiation;
   private final String tableName;
+  private final StreamOpener streams;
   private StructType schema;
   private final List<Predicate> pushed = new ArrayList<>();
   private StructType columns;
   private boolean cutByPython;
 
   public HeadraceScanBuilder(String context, String tableId, String tableName, StructType schema) {
+    this(context, tableId, tableName, schema, null);
+  }
+
+  /** {@code streams}: for a table that grows, how it is read as a stream; null for others. */
+  public HeadraceScanBuilder(
+      String context, String tableId, String tableName, StructType schema, StreamOpener streams) {
+    this.streams = streams;
     this.negotiation = new Negotiation(context, tableId);
     this.tableName = tableName;
     this.schema = schema;
     this.columns = schema;
+    negotiation.tell(Words.SETTINGS, settings(streams != null));
+  }
+
+  /**
+   * What the session says, which Python has to know before it answers the first offer. No join learns from the filters of
+   * a stream, whose columns are known before its plans.
+   */
+  private static ObjectNode settings(boolean isStream) {
+    ObjectNode settings = Planners.JSON.createObjectNode();
+    Versions.partitioningSettings().forEach(settings::put);
+    long most = isStream ? 0 : SQLConf.get().autoBroadcastJoinThreshold();
+    settings.put(Words.FILTERS_BACK_BYTES, Versions.putsFiltersBack() ? most : 0);
+    settings.put(Words.BROADCAST_BYTES, most);
+    settings.put(Words.WORK_AT_SOURCE, Boolean.parseBoolean(SQLConf.get().getConfString(WORK_AT_SOURCE, "true")));
+    return settings.put(Words.ANSI, SQLConf.get().ansiEnabled());
   }
 
   @Override
@@ -176,10 +202,9 @@ public final class HeadraceScanBuilder
 
   @Override
   public Scan build() {
-    ObjectNode settings = Planners.JSON.createObjectNode();
-    Versions.partitioningSettings().forEach(settings::put);
-    long most = Versions.putsFiltersBack() ? SQLConf.get().autoBroadcastJoinThreshold() : 0;
-    negotiation.tell(Words.SETTINGS, settings.put(Words.FILTERS_BACK_BYTES, most));
+    if (streams != null) {
+      return new HeadraceScan(negotiation, tableName, columns, streams);
+    }
     JsonNode plan = negotiation.plan();
     for (JsonNode added : plan.get(Words.ADDED_COLUMNS)) {
       columns = columns.add(schema.apply(added.asText()));

@@ -66,9 +66,22 @@ final class Negotiation {
     return Planners.ask(context, Words.PLAN, question);
   }
 
-  /** Python drops a plan that was replaced when {@code readers}, by which alone it can be read, are garbage. */
-  void releaseWith(Object readers, String plan) {
-    CLEANER.register(readers, telling(context, Words.RELEASE_PLAN, Map.of(Words.SCAN, id, Words.PLAN, plan)));
+  /** Asks for a plan of one range of a stream, from after {@code start} up to {@code end}: JSON of offsets. */
+  JsonNode planBetween(String start, String end) {
+    return Planners.ask(context, Words.PLAN, question().put(Words.START, start).put(Words.END, end));
+  }
+
+  /**
+   * Python drops a plan that was replaced when {@code readers}, by which alone it can be read, are garbage; or earlier,
+   * when what is returned is told to clean.
+   */
+  Cleaner.Cleanable releaseWith(Object readers, String plan) {
+    return CLEANER.register(readers, telling(context, Words.RELEASE_PLAN, Map.of(Words.SCAN, id, Words.PLAN, plan)));
+  }
+
+  /** Whom to ask. */
+  String context() {
+    return context;
   }
 
   /** Whether both are known to the same Python. */

@@ -10,8 +10,6 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
-import org.apache.spark.sql.connector.expressions.NullOrdering;
-import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -115,11 +113,24 @@ final class PlannedBatch implements Batch {
     return current.get().readers;
   }
 
+  /** Whether the rows are groups, whose names are none of the table's: {@link GroupedPromisesRule} tells of them. */
+  boolean isGrouped() {
+    return plan.get(Words.GROUPED).asBoolean();
+  }
+
   Partitioning outputPartitioning() {
+    Expression[] keys = isGrouped() ? new Expression[0] : partitionKeys();
+    return keys.length == 0
+        ? new UnknownPartitioning(partitionCount())
+        : new KeyGroupedPartitioning(keys, partitionCount());
+  }
+
+  /** By which the rows are partitioned, in terms of the columns that are read; none where Spark is not told. */
+  Expression[] partitionKeys() {
     int count = partitionCount();
     List<String> columns = keyColumns();
     if (columns.isEmpty()) {
-      return new UnknownPartitioning(count);
+      return new Expression[0];
     }
     JsonNode function = plan.get(Words.PARTITIONING).get(Words.FUNCTION);
     Expression[] keys = new Expression[columns.size()];
@@ -131,25 +142,22 @@ final class PlannedBatch implements Batch {
               : Expressions.apply(
                   HashFunction.nameOf(function.asText(), count, i, keys.length), Expressions.column(column));
     }
-    return new KeyGroupedPartitioning(keys, count);
+    return keys;
   }
 
   NamedReference[] runtimeFilterColumns() {
     return names(plan.get(Words.RUNTIME_FILTER_COLUMNS)).stream()
-        .map(column -> Expressions.column(PartitionKeys.quoted(column)))
+        .map(SortKeys::column)
         .toArray(NamedReference[]::new);
   }
 
   SortOrder[] outputOrdering() {
-    List<SortOrder> order = new ArrayList<>();
-    for (JsonNode key : plan.get(Words.ORDERING)) {
-      order.add(
-          Expressions.sort(
-              Expressions.column(PartitionKeys.quoted(key.get(Words.COLUMN).asText())),
-              key.get(Words.DESCENDING).asBoolean() ? SortDirection.DESCENDING : SortDirection.ASCENDING,
-              key.get(Words.NULLS_FIRST).asBoolean() ? NullOrdering.NULLS_FIRST : NullOrdering.NULLS_LAST));
-    }
-    return order.toArray(new SortOrder[0]);
+    return isGrouped() ? new SortOrder[0] : order();
+  }
+
+  /** In which the rows of a partition come, in terms of the columns that are read. */
+  SortOrder[] order() {
+    return SortKeys.of(plan.get(Words.ORDERING));
   }
 
   /** A number that Python may not know: rows or bytes. */

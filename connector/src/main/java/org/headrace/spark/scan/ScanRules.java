@@ -11,9 +11,11 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class ScanRules {
   private ScanRules() {}
 
-  /** Adds the rules of every scan, and another one, to a session, each once. */
-  public static void install(SparkSession session, Rule<LogicalPlan> other) {
-    List<Rule<LogicalPlan>> rules = new ArrayList<>(List.of(new NestedFiltersRule(), new WithheldKeysRule(), other));
+  /** Adds the rules of every scan, and others, to a session, each once. */
+  public static void install(SparkSession session, List<Rule<LogicalPlan>> others) {
+    List<Rule<LogicalPlan>> rules =
+        new ArrayList<>(List.of(new NestedFiltersRule(), new WithheldKeysRule(), new GroupedPromisesRule()));
+    rules.addAll(others);
     synchronized (ScanRules.class) { // two threads may load catalogs of one session
       List<Rule<LogicalPlan>> all =
           new ArrayList<>(CollectionConverters.asJava(session.experimental().extraOptimizations()));

@@ -40,6 +40,7 @@ public final class BatchSender implements AutoCloseable {
   private final FrameOutput out;
   private long rows;
   private long batches;
+  private long bytes;
   private boolean left;
 
   private BatchSender(Place place, PartitionConnection connection) {
@@ -78,9 +79,11 @@ public final class BatchSender implements AutoCloseable {
       int padded = (metadata.remaining() + 7) / 8 * 8;
       ByteBuffer message = ByteBuffer.allocate(8 + padded).order(ByteOrder.LITTLE_ENDIAN);
       message.putInt(IPC_CONTINUATION).putInt(padded).put(metadata).rewind();
-      out.begin(Protocol.BATCH, message, batch.computeBodyLength());
+      long body = batch.computeBodyLength();
+      out.begin(Protocol.BATCH, message, body);
       MessageSerializer.writeBatchBuffers(new WriteChannel(out), batch);
       out.flush();
+      bytes += message.limit() + body;
     } catch (IOException e) {
       throw broken(e);
     }
@@ -113,6 +116,15 @@ public final class BatchSender implements AutoCloseable {
 
   public long rows() {
     return rows;
+  }
+
+  public long batches() {
+    return batches;
+  }
+
+  /** Of the batches' messages. */
+  public long bytes() {
+    return bytes;
   }
 
   /** Breaks off what has not come to its end; the other side's code is stopped. Idempotent. */

@@ -1,16 +1,27 @@
 package org.headrace.spark.send;
 
+import java.util.ArrayList;
+import java.util.List;
 import org.apache.arrow.memory.BufferAllocator;
+import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.VectorUnloader;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.util.ArrowUtils;
+import org.headrace.spark.HeadraceException;
+import org.headrace.spark.Place;
+import scala.jdk.javaapi.CollectionConverters;
 
-/** Rows that were not sent yet, as Arrow; executor JVM, one task's thread. */
+/**
+ * Rows that were not sent yet, as Arrow; executor JVM, one task's thread.
+ *
+ * <p>Columns of most types are written by address ({@link ColumnWriter}); nested ones and a few others by Spark's own writer.
+ */
 public final class RowBatch implements AutoCloseable {
   private static final int MAX_ROWS = 64 * 1024;
   private static final long MAX_BYTES = 4L << 20;
@@ -18,7 +29,9 @@ public final class RowBatch implements AutoCloseable {
   private final BufferAllocator allocator;
   private final VectorSchemaRoot root;
   private final VectorUnloader unloader;
-  private final ArrowWriter writer;
+  private final ColumnWriter[] columns;
+  private final ArrowWriter others; // null where there are none
+  private final ProjectingInternalRow otherColumns;
   private int rows;
   private long bytes;
 
@@ -26,11 +39,52 @@ public final class RowBatch implements AutoCloseable {
     allocator = ArrowUtils.rootAllocator().newChildAllocator("headrace rows to send", 0, Long.MAX_VALUE);
     root = VectorSchemaRoot.create(schema, allocator);
     unloader = new VectorUnloader(root);
-    writer = ArrowWriter.create(root);
+    List<ColumnWriter> written = new ArrayList<>();
+    List<FieldVector> left = new ArrayList<>();
+    List<Object> ordinals = new ArrayList<>();
+    int fields = root.getFieldVectors().size();
+    int capacity = (int) Math.min(MAX_ROWS, MAX_BYTES / (8L * Math.max(1, fields)) + 1); // a field has 8 bytes of a row
+    boolean made = false;
+    try {
+      for (int i = 0; i < fields; i++) {
+        FieldVector vector = root.getVector(i);
+        ColumnWriter writer = ColumnWriter.of(i, vector, capacity);
+        if (writer != null) {
+          written.add(writer);
+        } else {
+          left.add(vector);
+          ordinals.add(i);
+        }
+      }
+      VectorSchemaRoot rest = new VectorSchemaRoot(left);
+      others = left.isEmpty() ? null : ArrowWriter.create(rest);
+      otherColumns =
+          new ProjectingInternalRow(
+              ArrowUtils.fromArrowSchema(rest.getSchema()),
+              CollectionConverters.asScala(ordinals).toIndexedSeq());
+      made = true;
+    } finally {
+      if (!made) {
+        close();
+      }
+    }
+    columns = written.toArray(new ColumnWriter[0]);
   }
 
   public void add(InternalRow row) {
-    writer.write(row);
+    if (row instanceof UnsafeRow unsafe && !unsafe.anyNull()) {
+      for (ColumnWriter column : columns) {
+        column.writeValue(row, rows);
+      }
+    } else {
+      for (ColumnWriter column : columns) {
+        column.write(row, rows);
+      }
+    }
+    if (others != null) {
+      otherColumns.project(row);
+      others.write(otherColumns);
+    }
     rows++;
     bytes += row instanceof UnsafeRow unsafe ? unsafe.getSizeInBytes() : 8L * row.numFields();
   }
@@ -45,13 +99,34 @@ public final class RowBatch implements AutoCloseable {
 
   /** Sends all rows as one batch; none are left. */
   public void send(BatchSender sender) {
-    writer.finish();
+    for (ColumnWriter column : columns) {
+      column.end(rows);
+    }
+    if (others != null) {
+      others.finish();
+    }
+    root.setRowCount(rows);
     try (ArrowRecordBatch batch = unloader.getRecordBatch()) {
       sender.send(batch);
     }
-    writer.reset();
+    for (ColumnWriter column : columns) {
+      column.next();
+    }
+    if (others != null) {
+      others.reset();
+    }
     rows = 0;
     bytes = 0;
+  }
+
+  /** What to tell of rows that do not fit: their error, as it is, would end the whole JVM. */
+  public static HeadraceException tooLarge(Place place, Throwable e) {
+    return HeadraceException.transport(
+        place,
+        String.format(
+            "%s has rows that do not fit in the memory of this JVM (%s). Select less of them, or"
+                + " give Spark more: spark.executor.memory, or spark.driver.memory where Spark runs in the driver",
+            place, e));
   }
 
   @Override

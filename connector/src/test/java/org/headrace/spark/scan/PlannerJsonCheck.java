@@ -4,6 +4,7 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.lang.reflect.Field;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
@@ -11,25 +12,41 @@ import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.distributions.ClusteredDistribution;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.LiteralValue;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
 import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.Count;
 import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.aggregate.Max;
 import org.apache.spark.sql.connector.expressions.aggregate.Sum;
+import org.apache.spark.sql.connector.expressions.filter.AlwaysTrue;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.HasPartitionKey;
 import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
+import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.connector.write.BatchWrite;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.LogicalWriteInfoImpl;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -40,6 +57,9 @@ import org.headrace.spark.catalog.Catalogs;
 import org.headrace.spark.catalog.HeadraceCatalog;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
+import org.headrace.spark.stream.StreamOptions;
+import org.headrace.spark.write.Deletion;
+import org.headrace.spark.write.HeadraceWriteBuilder;
 
 /**
  * Checks Java's half of the planner's JSON against the golden questions and answers; run by tests with the path of
@@ -54,7 +74,8 @@ public final class PlannerJsonCheck {
           .add("price", DataTypes.DoubleType);
 
   private static Iterator<JsonNode> steps;
-  private static int asked;
+  private static volatile int asked;
+  private static int askedBefore; // by earlier conversations
 
   private PlannerJsonCheck() {}
 
@@ -67,6 +88,7 @@ public final class PlannerJsonCheck {
     Catalogs.claim("shop", CONTEXT);
     for (JsonNode conversation : golden.get("conversations")) {
       steps = conversation.get("steps").iterator();
+      askedBefore = asked;
       hold(conversation.get("name").asText());
     }
     System.out.println(asked + " questions and all words agree");
@@ -105,14 +127,15 @@ public final class PlannerJsonCheck {
   /** Without the id that a negotiation draws, and what the settings of this Spark are. */
   private static JsonNode comparable(JsonNode question) {
     ObjectNode copy = question.deepCopy();
-    copy.remove(Words.SCAN);
+    copy.remove(List.of(Words.SCAN, Words.WRITE, Words.STREAM));
     JsonNode offers = copy.path(Words.OFFERS);
     if (offers.has(Words.SETTINGS)) {
       ObjectNode settings = (ObjectNode) offers.get(Words.SETTINGS);
       settings.fieldNames().forEachRemaining(name -> settings.putNull(name));
     }
     if (offers.has(Words.JOIN)) {
-      ((ObjectNode) offers.get(Words.JOIN).get(Words.OTHER)).remove(Words.SCAN);
+      ObjectNode join = (ObjectNode) offers.get(Words.JOIN);
+      join.set(Words.OTHER, comparable(join.get(Words.OTHER)));
     }
     return copy;
   }
@@ -211,6 +234,21 @@ public final class PlannerJsonCheck {
         same("a sum", true, builder.pushAggregation(new Aggregation(new AggregateFunc[] {sum}, groups)));
         same("a distinct count", false, builder.pushAggregation(new Aggregation(new AggregateFunc[] {distinct}, groups)));
       }
+      case "work at the source" -> {
+        HeadraceScanBuilder builder = builder("keyed");
+        Predicate filter = predicate("<", column("price"), literal(1.5, DataTypes.DoubleType));
+        same("left to Spark", 0, builder.pushPredicates(new Predicate[] {filter}).length);
+        AggregateFunc[] functions = {new Max(column("name"))};
+        Aggregation aggregation = new Aggregation(functions, new Expression[] {column("k")});
+        same("aggregated", true, builder.pushAggregation(aggregation));
+        HeadraceScan scan = (HeadraceScan) builder.build();
+        same("columns", List.of("group_0", "max_0"), List.of(scan.readSchema().fieldNames()));
+        same("partitioning", "UnknownPartitioning", scan.outputPartitioning().getClass().getSimpleName());
+        same("ordering", "[]", Arrays.toString(scan.outputOrdering()));
+        same("keys of the groups", "[identity(group_0)]", Arrays.toString(scan.groupedBatch().partitionKeys()));
+        same("order of the groups", "[group_0 DESC NULLS LAST]", Arrays.toString(scan.groupedBatch().order()));
+        same("keys", List.of(1L, 2L), keys(scan.toBatch().planInputPartitions()));
+      }
       case "joins" -> {
         HeadraceScanBuilder builder = builder("worker");
         HeadraceScanBuilder other = builder("hashed");
@@ -220,6 +258,36 @@ public final class PlannerJsonCheck {
         List<String[]> right = List.<String[]>of(new String[] {"k", "k_1"});
         same("an outer join", false, builder.pushJoin(other, "LEFT_OUTER_JOIN", left, right, condition));
         same("an inner join", true, builder.pushJoin(other, "INNER_JOIN", left, right, condition));
+      }
+      case "a stream" -> {
+        CaseInsensitiveStringMap options =
+            new CaseInsensitiveStringMap(Map.of("maxRowsPerTrigger", "5", "maxBytesPerTrigger", "1000"));
+        HeadraceScanBuilder builder =
+            new HeadraceScanBuilder(CONTEXT, "id of growing", "growing", SCHEMA, StreamOptions.of(options));
+        builder.pruneColumns(columns("k"));
+        Path checkpoint = Files.createTempDirectory("headrace-checkpoint");
+        SupportsAdmissionControl stream =
+            (SupportsAdmissionControl) builder.build().toMicroBatchStream(checkpoint.toString());
+        Offset start = stream.initialOffset();
+        Offset end = stream.latestOffset(start, stream.getDefaultReadLimit());
+        same("offsets", List.of("0", "5"), List.of(start.json(), end.json()));
+        MicroBatchStream ranges = (MicroBatchStream) stream;
+        same("partitions", 1, ranges.planInputPartitions(start, end).length);
+        same("the same range", 1, ranges.planInputPartitions(start, end).length);
+        same("an empty range", 0, ranges.planInputPartitions(end, end).length);
+        same("metrics", Map.of("rowsBehind", "2"), ((ReportsSourceMetrics) stream).metrics(Optional.of(end)));
+        stream.commit(end);
+        Offset last = stream.deserializeOffset("7");
+        same("nothing new", null, stream.latestOffset(last, ReadLimit.allAvailable()));
+        awaitOneMore(6);
+        stream.stop();
+        awaitOneMore(7);
+        try (var files = Files.newDirectoryStream(checkpoint)) {
+          for (Path file : files) {
+            Files.delete(file);
+          }
+        }
+        Files.delete(checkpoint);
       }
       case "failures" -> {
         for (String table : List.of("failing", "missing")) {
@@ -238,8 +306,10 @@ public final class PlannerJsonCheck {
         HeadraceCatalog catalog = catalog("headrace");
         same("a table", 3, catalog.loadTable(Identifier.of(new String[0], "worker")).columns().length);
         same("no table", false, exists(catalog, Identifier.of(new String[0], "missing")));
-        same("tables", 4, catalog.listTables(new String[0]).length);
-        same("namespaces", 0, catalog.listNamespaces().length);
+        same("tables", 6, catalog.listTables(new String[0]).length);
+        same("namespaces", "default", catalog.listNamespaces()[0][0]);
+        same("tables of the namespace", 6, catalog.listTables(new String[] {"default"}).length);
+        same("the namespace", true, catalog.namespaceExists(new String[] {"default"}));
         try {
           catalog.loadTable(Identifier.of(new String[0], "worker"), "2");
           throw new AssertionError("a table without versions has one");
@@ -260,6 +330,61 @@ public final class PlannerJsonCheck {
         same("a time", "shop.sales.orders", catalog.loadTable(orders, 1_000_000L).name());
         same("no table", false, exists(catalog, Identifier.of(sales, "missing")));
       }
+      case "a write" -> {
+        BatchWrite write = write("sink", Map.of("Color", "red")).build().toBatch();
+        write.createBatchWriterFactory(() -> 2);
+        write.commit(messages("{\"rows\": 3}", "null"));
+      }
+      case "a write that replaces rows, and fails" -> {
+        Predicate[] some = {predicate(">", column("k"), literal(5L, DataTypes.LongType))};
+        RequiresDistributionAndOrdering planned =
+            (RequiresDistributionAndOrdering) write("sink", Map.of()).overwrite(some).build();
+        same("the description", true, planned.description().contains("mode=OVERWRITE where=[k > 5]"));
+        same("tasks", 2, planned.requiredNumPartitions());
+        Expression[] clustered = ((ClusteredDistribution) planned.requiredDistribution()).clustering();
+        same("clustered by", "k", clustered[0].describe());
+        same("sorted by", "name DESC NULLS LAST", planned.requiredOrdering()[0].describe());
+        BatchWrite write = planned.toBatch();
+        write.createBatchWriterFactory(() -> 2);
+        try {
+          write.commit(messages("1", "2"));
+          throw new AssertionError("a failure was taken for a commit");
+        } catch (RuntimeException e) {
+          same(e.getMessage(), true, e.getMessage().contains("no such page"));
+        }
+        write.abort(messages("1", null));
+      }
+      case "other writes, and a table that is read-only" -> {
+        same("all rows", true, write("sink", Map.of()).truncate().build().description().contains("TRUNCATE"));
+        write("sink", Map.of()).overwriteDynamicPartitions().build();
+        try {
+          write("worker", Map.of()).build();
+          throw new AssertionError("a table that is read-only can be written to");
+        } catch (Exception e) {
+          same(e.getMessage(), true, e.getMessage().contains("read-only"));
+        }
+      }
+      case "rows that are deleted" -> {
+        Deletion deletion = new Deletion(CONTEXT, "id of sink", "sink");
+        Predicate[] other = {predicate("=", column("name"), literal(UTF8String.fromString("a"), DataTypes.StringType))};
+        Predicate[] some = {predicate(">", column("k"), literal(5L, DataTypes.LongType)), new AlwaysTrue()};
+        deletion.plan(some);
+        try {
+          deletion.plan(other);
+          throw new AssertionError("rows can be deleted that cannot");
+        } catch (Exception e) {
+          same(e.getMessage(), true, e.getMessage().contains("can_delete says no"));
+        }
+        deletion.delete(some);
+      }
+      case "tables that SQL makes" -> {
+        HeadraceCatalog catalog = catalog("shop");
+        Identifier table = Identifier.of(new String[] {"sales"}, "new");
+        Column[] columns = {Column.create("k", DataTypes.LongType), Column.create("name", DataTypes.StringType)};
+        Map<String, String> said = Map.of("provider", SQLConf.get().defaultDataSourceName());
+        same("a table", "shop.sales.new", catalog.createTable(table, columns, new Transform[0], said).name());
+        same("dropped", true, catalog.dropTable(table));
+      }
       default -> {
         return; // what only a session of Spark's asks
       }
@@ -269,12 +394,34 @@ public final class PlannerJsonCheck {
             same(name + ": not asked", true, step.get("operation").asText().startsWith(Words.RELEASE)));
   }
 
+  /** Some of a stream's questions are asked by another thread. */
+  private static void awaitOneMore(int step) throws InterruptedException {
+    for (int i = 0; i < 1000 && asked < askedBefore + step + 1; i++) {
+      Thread.sleep(10);
+    }
+    same("questions of the stream", askedBefore + step + 1, asked);
+  }
+
   /** An expression that has no form in JSON. */
   private static final class Unknown implements Expression {
     @Override
     public Expression[] children() {
       return new Expression[0];
     }
+  }
+
+  private static HeadraceWriteBuilder write(String table, Map<String, String> options) {
+    LogicalWriteInfo info =
+        new LogicalWriteInfoImpl(
+            "query 1", SCHEMA, new CaseInsensitiveStringMap(options), Optional.empty(), Optional.empty());
+    return new HeadraceWriteBuilder(CONTEXT, "id of " + table, table, SCHEMA, info);
+  }
+
+  /** Of tasks; null where one has none. */
+  private static WriterCommitMessage[] messages(String... texts) {
+    return Arrays.stream(texts)
+        .map(text -> text == null ? null : new PythonWriterCommitMessage(text.getBytes(StandardCharsets.UTF_8)))
+        .toArray(WriterCommitMessage[]::new);
   }
 
   private static HeadraceScanBuilder builder(String table) {

@@ -1,0 +1,64 @@
+"""Filters over batches: those that are done exactly, and the keys of joins while they pay; where ``execute`` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.execute.stage.rows import StageRows
+from headrace.expr.evaluation import Evaluation
+from headrace.expr.nodes import And, Expr, legs
+from headrace.expr.normal_form import TRUE, normal_form
+
+_TRIED_ROWS = 128 * 1024
+"""A runtime filter is tried on so many rows before it is judged."""
+_LEAST_DROPPED = 0.3
+"""One that drops fewer of them costs more than it saves: a key takes a third as long to look up as a row to be sent."""
+
+
+class RowFilter:
+    """Finds the rows of a batch that pass all filters. One thread."""
+
+    def __init__(self, filters: Sequence[Expr], runtime_filters: Sequence[Expr], evaluation: Evaluation) -> None:
+        normal = [leg for filter_ in filters for leg in legs(normal_form(filter_), And)]
+        self._exact = [leg for leg in dict.fromkeys(normal) if leg != TRUE]
+        self._learnt = [_Learnt(normal_form(filter_)) for filter_ in runtime_filters]
+        self._evaluation = evaluation
+
+    def passing(self, batch: pa.RecordBatch) -> StageRows:
+        """Its rows that pass; none that are null for a filter."""
+        rows = StageRows(batch)
+        mask: pa.BooleanArray | None = None
+        for expr in self._exact:
+            mask = self._and(mask, rows.value(expr, self._evaluation))
+            if mask.true_count == 0:
+                return rows.where(mask)
+        for learnt in self._learnt:
+            if learnt.pays:
+                before = batch.num_rows if mask is None else mask.true_count
+                mask = self._and(mask, rows.value(learnt.expr, self._evaluation))
+                learnt.judge(before, mask.true_count)
+        return rows if mask is None else rows.where(mask)
+
+    @staticmethod
+    def _and(mask: pa.BooleanArray | None, found: pa.Array) -> pa.BooleanArray:
+        found = found.cast(pa.bool_()) if found.null_count == 0 else pc.fill_null(found.cast(pa.bool_()), False)
+        return found if mask is None else pc.and_(mask, found)
+
+
+class _Learnt:
+    """A runtime filter, and how many rows it has dropped so far."""
+
+    def __init__(self, expr: Expr) -> None:
+        self.expr = expr
+        self.pays = True
+        self._seen = self._dropped = 0
+
+    def judge(self, before: int, after: int) -> None:
+        self._seen += before
+        self._dropped += before - after
+        if self._seen >= _TRIED_ROWS:
+            self.pays = self._dropped >= _LEAST_DROPPED * self._seen
+            self._seen = self._dropped = 0

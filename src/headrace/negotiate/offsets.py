@@ -1,0 +1,58 @@
+"""Offsets of streams: JSON values, compared and kept by their canonical text; driver Python."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.errors import PlanError
+from headrace.negotiate.asking import kind_of
+from headrace.stream import Offset
+
+
+def offset_text(offset: Offset) -> str:
+    """The canonical JSON of an offset that is one."""
+    return json.dumps(offset, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def checked_text(offset: Any, where: str, table: str) -> str:
+    """The canonical JSON of what user code gave as an offset. Raises PlanError where that is none."""
+    problem = _problem(offset)
+    if problem is None:
+        try:
+            return offset_text(offset)
+        except (TypeError, ValueError, RecursionError) as error:
+            problem = str(error)
+    raise PlanError(
+        f"{where} returned {kind_of(offset)} as an offset of table {table!r}, expected a JSON value that is not null "
+        f"(a number, a string, a list, a dict of strings to these): {problem}"
+    )
+
+
+def offset_of(text: str) -> Offset:
+    """The offset with this canonical JSON. A tuple comes back as a list."""
+    return json.loads(text)
+
+
+def goes_back(start: Offset, end: Offset) -> bool:
+    """Whether both are numbers, and ``end`` is the smaller one: of other offsets nobody knows which comes first."""
+    return _is_number(start) and _is_number(end) and end < start
+
+
+def _is_number(offset: Offset) -> bool:
+    return isinstance(offset, (int, float)) and not isinstance(offset, bool)
+
+
+def _problem(offset: Any) -> str | None:
+    """What json.dumps would let pass, and JSON does not have."""
+    if offset is None:
+        return "it is null"
+    for inner in [offset, *_parts(offset)]:
+        if isinstance(inner, dict) and not all(isinstance(key, str) for key in inner):
+            return "the keys of a dict have to be strings"
+    return None
+
+
+def _parts(value: Any, depth: int = 100) -> list[Any]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
+    return [part for one in inner for part in (one, *(_parts(one, depth - 1) if depth else ()))]

@@ -1,0 +1,188 @@
+"""Files in the formats that pyarrow writes, of sizes that readers like; runs where Spark runs its tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from headrace.errors import WriteError
+from headrace.tables.dataset.hive import hive_path, partitions_of
+
+_FILE_BYTES = 128 << 20  # as much as Spark gives a task; Headrace splits such a Parquet file in two
+_GROUP_ROWS = 1 << 20  # rows of a row group or stripe, or so many bytes of them in memory
+_GROUP_BYTES = 64 << 20
+_OPEN_FILES = 32  # where rows of many partitions come mixed; where they come sorted, one is open
+_WAITING_BYTES = 256 << 20  # in all files that are open
+
+
+def _parquet(sink: Any, schema: pa.Schema) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(sink, schema, compression="snappy")
+
+
+def _csv(sink: Any, schema: pa.Schema, delimiter: str = ",") -> Any:
+    import pyarrow.csv
+
+    return pyarrow.csv.CSVWriter(sink, schema, write_options=pyarrow.csv.WriteOptions(delimiter=delimiter))
+
+
+def _tsv(sink: Any, schema: pa.Schema) -> Any:
+    return _csv(sink, schema, "\t")
+
+
+class _OrcFile:
+    """ORC's writer with the methods that the others have.
+
+    Of a slice pyarrow 26 writes other rows of its structs, so what is nested is copied, which starts at its first row.
+    """
+
+    def __init__(self, sink: Any, schema: pa.Schema) -> None:
+        from pyarrow import orc
+
+        self._writer = orc.ORCWriter(sink, compression="snappy")
+
+    def write_table(self, table: pa.Table) -> None:
+        if any(map(pa.types.is_nested, table.schema.types)):
+            copies = [pa.ipc.read_record_batch(batch.serialize(), table.schema) for batch in table.to_batches()]
+            table = pa.Table.from_batches(copies, table.schema)
+        self._writer.write(table)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+def _ipc(sink: Any, schema: pa.Schema) -> Any:
+    options = pa.ipc.IpcWriteOptions(compression="lz4", unify_dictionaries=True)
+    return pa.ipc.new_file(sink, schema, options=options)
+
+
+WRITERS: dict[str, tuple[str, Callable[[Any, pa.Schema], Any]]] = {
+    "parquet": (".parquet", _parquet),
+    "csv": (".csv", _csv),
+    "tsv": (".tsv", _tsv),
+    "orc": (".orc", _OrcFile),
+    "feather": (".feather", _ipc),
+    "ipc": (".arrow", _ipc),
+}
+"""By the format's name: the ending of its files, and what opens one."""
+
+
+def check_format(format: str, schema: pa.Schema) -> None:
+    """Raises WriteError for a schema that files of this format cannot hold, naming pyarrow's reason."""
+    for one in schema:
+        if format in ("csv", "tsv") and (pa.types.is_binary(one.type) or pa.types.is_large_binary(one.type)):
+            raise WriteError(f"{format} files hold text, and column {one.name!r} has bytes")
+    sink = pa.BufferOutputStream()
+    try:
+        writer = WRITERS[format][1](sink, schema)
+        writer.write_table(schema.empty_table())
+        writer.close()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise WriteError(f"{format} files cannot hold these columns: {error}") from error
+
+
+@dataclass
+class WrittenFile:
+    """A file that is whole. ``staged`` is where it lies, ``path`` where it belongs, below the folder of the table."""
+
+    staged: str
+    path: str
+    rows: int
+    bytes: int
+
+
+@dataclass
+class _OpenFile:
+    sink: Any
+    writer: Any
+    written: WrittenFile
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    waiting_rows: int = 0
+    waiting_bytes: int = 0
+
+
+class PartitionedFiles:
+    """The files of one attempt to write one task: one after the other in each hive partition.
+
+    Used by one thread. ``close`` makes the last ones whole; ``discard`` drops them.
+    """
+
+    def __init__(self, directory: str, name: str, format: str, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        self._directory = directory
+        self._name = name
+        self._format = format
+        self._schema = pa.schema([one for one in schema if one.name not in partition_by], schema.metadata)
+        self._partition_by = tuple(partition_by)
+        self._open: dict[tuple[Any, ...], _OpenFile] = {}  # the one that was longest not written to comes first
+        self._whole: list[WrittenFile] = []
+        self._count = 0
+        os.makedirs(directory, exist_ok=True)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for key, rows in partitions_of(batch, self._partition_by):
+            file = self._open.pop(key, None) or self._opened(key)
+            self._open[key] = file
+            file.waiting.append(rows.select(self._schema.names))
+            file.waiting_rows += rows.num_rows
+            file.waiting_bytes += rows.nbytes
+            if file.waiting_rows >= _GROUP_ROWS or file.waiting_bytes >= _GROUP_BYTES:
+                self._flush(file)
+                if file.sink.tell() >= _FILE_BYTES:
+                    self._close(key)
+            if len(self._open) > _OPEN_FILES:
+                self._close(next(iter(self._open)))
+        if sum(file.waiting_bytes for file in self._open.values()) > _WAITING_BYTES:
+            self._flush(max(self._open.values(), key=lambda file: file.waiting_bytes))
+
+    def close(self) -> list[WrittenFile]:
+        for key in list(self._open):
+            self._close(key)
+        return self._whole
+
+    def discard(self) -> None:
+        for file in self._open.values():
+            with contextlib.suppress(Exception):  # of a file that nobody wants
+                file.writer.close()
+            file.sink.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _opened(self, key: tuple[Any, ...]) -> _OpenFile:
+        ending, open_writer = WRITERS[self._format]
+        values: Mapping[str, Any] = dict(zip(self._partition_by, key, strict=True))
+        name = f"{self._name}-{self._count}{ending}"
+        path = "/".join(part for part in (hive_path(values), name) if part)
+        staged = os.path.join(self._directory, f"{name}.staged")  # no pattern such as **/*.parquet finds it
+        self._count += 1
+        sink = pa.OSFile(staged, "wb")
+        return _OpenFile(sink, open_writer(sink, self._schema), WrittenFile(staged, path, 0, 0))
+
+    def _flush(self, file: _OpenFile) -> None:
+        if not file.waiting:
+            return
+        table = pa.Table.from_batches(file.waiting, self._schema)
+        if self._format in ("csv", "tsv") and table.num_columns == 1 and table.column(0).null_count:
+            raise WriteError(
+                f"column {table.schema.names[0]!r} is the only one of a CSV file and has a null, which would be an "
+                "empty line, and readers leave these out: use another format"
+            )
+        if self._format == "parquet":
+            file.writer.write_table(table, row_group_size=table.num_rows)
+        else:
+            file.writer.write_table(table)
+        file.written.rows += table.num_rows
+        file.waiting, file.waiting_rows, file.waiting_bytes = [], 0, 0
+
+    def _close(self, key: tuple[Any, ...]) -> None:
+        file = self._open.pop(key)
+        self._flush(file)
+        file.writer.close()
+        file.written.bytes = file.sink.tell()
+        file.sink.close()
+        self._whole.append(file.written)

@@ -2,13 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import headrace as hr
 from growing import Counter, is_quiet, read_available, running
-from leaking import at_rest
+from leaking import Held, at_rest
 from producing import wait_until
+
+
+class _OnQueryThread:
+    """A function for a thread such as streaming queries run on; what it calls in Java runs on that thread too."""
+
+    class Java:
+        implements = ("java.lang.Runnable",)
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function = function
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._function()
+        except BaseException as e:
+            self._error = e
+
+    def result(self, ctx: hr.SessionContext) -> None:
+        jvm: Any = ctx.spark.sparkContext._jvm
+        thread = jvm.org.apache.spark.util.UninterruptibleThread(self, "a query of the tests")
+        thread.start()
+        thread.join()
+        if self._error is not None:
+            raise self._error
 
 
 def assert_ranges_leave_nothing(ctx: hr.SessionContext, directory: Path, ranges: int) -> None:
@@ -19,9 +45,16 @@ def assert_ranges_leave_nothing(ctx: hr.SessionContext, directory: Path, ranges:
     relation = frame._jdf.queryExecution().analyzed()
     while relation.children().nonEmpty():
         relation = relation.children().head()
+    before = at_rest(ctx)
+    _OnQueryThread(lambda: _read_ranges(ctx, relation, directory, ranges, before)).result(ctx)
+    counter.ranges.clear()
+    wait_until(lambda: is_quiet(ctx, counter))
+    assert at_rest(ctx).python_threads <= before.python_threads + 3
+
+
+def _read_ranges(ctx: hr.SessionContext, relation: Any, directory: Path, ranges: int, before: Held) -> None:
     planner: Any = ctx._attached.planner
     endpoint: Any = ctx._attached.endpoint
-    before = at_rest(ctx)
     stream = relation.table().newScanBuilder(relation.extraOptions()).build().toMicroBatchStream(str(directory))
     most = [0, 0, 0]
     start = stream.initialOffset()
@@ -38,9 +71,6 @@ def assert_ranges_leave_nothing(ctx: hr.SessionContext, directory: Path, ranges:
     assert most[0] <= before.scans + 3, "plans are released with the commit"
     assert most[1] <= before.tickets + 3
     assert most[2] == 1
-    counter.ranges.clear()
-    wait_until(lambda: is_quiet(ctx, counter))
-    assert at_rest(ctx).python_threads <= before.python_threads + 3
 
 
 def assert_batches_leave_nothing(

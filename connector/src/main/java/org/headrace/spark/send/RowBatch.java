@@ -32,6 +32,7 @@ public final class RowBatch implements AutoCloseable {
   private final ColumnWriter[] columns;
   private final ArrowWriter others; // null where there are none
   private final ProjectingInternalRow otherColumns;
+  private final int capacity;
   private int rows;
   private long bytes;
 
@@ -43,7 +44,7 @@ public final class RowBatch implements AutoCloseable {
     List<FieldVector> left = new ArrayList<>();
     List<Object> ordinals = new ArrayList<>();
     int fields = root.getFieldVectors().size();
-    int capacity = (int) Math.min(MAX_ROWS, MAX_BYTES / (8L * Math.max(1, fields)) + 1); // a field has 8 bytes of a row
+    capacity = (int) Math.min(MAX_ROWS, MAX_BYTES / (8L * Math.max(1, fields)) + 1); // a field has 8 bytes of a row
     boolean made = false;
     try {
       for (int i = 0; i < fields; i++) {
@@ -71,7 +72,11 @@ public final class RowBatch implements AutoCloseable {
     columns = written.toArray(new ColumnWriter[0]);
   }
 
+  /** To be called while the batch is not full: columns have no room for more, and are written by address. */
   public void add(InternalRow row) {
+    if (rows == capacity) {
+      throw new IllegalStateException("the batch is full");
+    }
     if (row instanceof UnsafeRow unsafe && !unsafe.anyNull()) {
       for (ColumnWriter column : columns) {
         column.writeValue(row, rows);
@@ -94,7 +99,7 @@ public final class RowBatch implements AutoCloseable {
   }
 
   public boolean isFull() {
-    return rows >= MAX_ROWS || bytes >= MAX_BYTES;
+    return rows == capacity || bytes >= MAX_BYTES;
   }
 
   /** Sends all rows as one batch; none are left. */

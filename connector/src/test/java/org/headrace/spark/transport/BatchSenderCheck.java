@@ -40,7 +40,7 @@ public final class BatchSenderCheck {
   private static final Schema SCHEMA = Versions.arrowSchema(TYPE, "UTC");
   private static final int AT_A_TIME = 8;
   private static final int PATIENCE_SECONDS = 60;
-  private static final int LARGE_ROWS = 200_000; // more than a socket takes
+  private static final int LARGE_ROWS = 64 * 1024; // a full batch: more than a socket takes
   private static final long NONCE = 0x1122334455667788L;
   private static final byte[] MESSAGE = "{\"n\": 1}".getBytes(StandardCharsets.UTF_8);
   private static final byte[] FAILURE =
@@ -73,8 +73,26 @@ public final class BatchSenderCheck {
     for (Future<?> one : held) {
       one.get();
     }
+    checkFullBatch();
     check(ArrowUtils.rootAllocator().getAllocatedMemory() == 0, "memory is left");
     System.out.println(count + " partitions sent");
+  }
+
+  /** Columns are written by address: a row too many would be written over somebody else's memory. */
+  private static void checkFullBatch() {
+    for (StructType type : List.of(TYPE, TYPE.add("s", DataTypes.StringType), new StructType())) {
+      Object[] values = {1L, org.apache.spark.unsafe.types.UTF8String.fromString("text")};
+      GenericInternalRow row = new GenericInternalRow(java.util.Arrays.copyOf(values, type.length()));
+      try (RowBatch rows = new RowBatch(Versions.arrowSchema(type, "UTC"))) {
+        while (!rows.isFull()) {
+          rows.add(row);
+        }
+        rows.add(row);
+        throw new AssertionError("a full batch took one more row: " + type);
+      } catch (IllegalStateException e) {
+        check(e.getMessage().equals("the batch is full"), e.getMessage());
+      }
+    }
   }
 
   private static Thread daemon(Runnable task) {

@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
 import org.headrace.spark.scan.SortKeys;
+import org.headrace.spark.send.RowBatch;
 
 /** One write that Python has agreed to, and how its rows should come; driver JVM, made while Spark plans. */
 public final class HeadraceWrite implements RequiresDistributionAndOrdering {
@@ -67,6 +68,11 @@ public final class HeadraceWrite implements RequiresDistributionAndOrdering {
     ObjectNode question = question().put(Words.QUERY, info.queryId());
     question.set(Words.OPTIONS, Planners.JSON.valueToTree(new HashMap<>(info.options())));
     return new RunningWrite(target, question);
+  }
+
+  /** Whether its tasks can be given columns: all are of flat types. */
+  boolean takesColumns() {
+    return RowBatch.takesColumns(HeadraceDataWriter.arrowSchema(target.schema()));
   }
 
   @Override

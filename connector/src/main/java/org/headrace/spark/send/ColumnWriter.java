@@ -65,18 +65,30 @@ abstract class ColumnWriter {
   /** Writes the column's value of {@code row} as that of row {@code at} of the batch; each once, in their order. */
   final void write(InternalRow row, int at) {
     if (row.isNullAt(column)) {
-      hasNulls = true;
-      long place = validity + (at >> 3);
-      Platform.putByte(null, place, (byte) (Platform.getByte(null, place) & ~(1 << (at & 7))));
-      skip(at);
+      setNull(at);
     } else {
       put(row, column, at);
     }
   }
 
+  final void setNull(int at) {
+    hasNulls = true;
+    long place = validity + (at >> 3);
+    Platform.putByte(null, place, (byte) (Platform.getByte(null, place) & ~(1 << (at & 7))));
+    skip(at);
+  }
+
   /** As {@link #write}, for a row without nulls. */
   final void writeValue(InternalRow row, int at) {
     put(row, column, at);
+  }
+
+  /** As if nothing had been written to the rows from {@code at} to {@code end}. */
+  final void setValid(int at, int end) {
+    for (int row = at; row < end; row++) {
+      long place = validity + (row >> 3);
+      Platform.putByte(null, place, (byte) (Platform.getByte(null, place) | 1 << (row & 7)));
+    }
   }
 
   final int column() {

@@ -125,19 +125,18 @@ public final class RowBatch implements AutoCloseable {
     return count;
   }
 
-  /** Row by row: only so can a few large values end the batch. */
+  /** Each column gets a share of the room, so that large values of one end the batch; the others go back to its rows. */
   private int addTexts(ColumnarBatch source, int from, int count) {
-    long most = MAX_BYTES - bytes;
     long before = textBytes();
-    int taken = 0;
-    long added = 0;
-    while (taken < count && added < most) {
-      InternalRow row = source.getRow(from + taken);
+    long share = Math.max(1, (MAX_BYTES - bytes) / texts.length);
+    int taken = count;
+    for (TextWriter text : texts) {
+      taken = text.copy(source, from, taken, rows, share);
+    }
+    if (taken < count) {
       for (TextWriter text : texts) {
-        text.write(row, rows + taken);
+        text.takeBack(rows + taken, rows + count);
       }
-      taken++;
-      added = textBytes() - before + 8L * columns.length * taken;
     }
     bytes += textBytes() - before;
     return taken;

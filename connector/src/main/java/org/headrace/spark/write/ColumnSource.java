@@ -55,16 +55,22 @@ record ColumnSource(SparkPlan plan, int[] ordinals) {
     for (ExprId column : columns) {
       for (NamedExpression expression : CollectionConverters.asJava(projection)) {
         if (expression.exprId().equals(column)) {
-          Object source = expression instanceof Alias alias ? alias.child() : expression;
-          if (!(source instanceof AttributeReference reference)) {
+          AttributeReference source = source(expression);
+          if (source == null) {
             return null;
           }
-          sources.add(reference.exprId());
+          sources.add(source.exprId());
           break;
         }
       }
     }
     return sources;
+  }
+
+  /** The column that is chosen, under its own name or another; null where a value is computed. */
+  static AttributeReference source(NamedExpression expression) {
+    Object source = expression instanceof Alias alias ? alias.child() : expression;
+    return source instanceof AttributeReference reference ? reference : null;
   }
 
   private static List<ExprId> ids(Seq<Attribute> columns) {

@@ -55,9 +55,15 @@ public final class HandoffStrategy extends SparkStrategy {
     return CollectionConverters.asScala(List.<SparkPlan>of()).toList();
   }
 
-  /** Whether a query is one table, perhaps with projections; {@link ColumnSource} looks at what they do. */
+  /** Whether a query is one table, perhaps with projections that compute nothing. */
   private static boolean isTable(LogicalPlan query) {
-    return query instanceof LeafNode || query instanceof Project project && isTable(project.child());
+    return query instanceof LeafNode
+        || query instanceof Project project && choosesColumns(project) && isTable(project.child());
+  }
+
+  private static boolean choosesColumns(Project project) {
+    return CollectionConverters.asJava(project.projectList()).stream()
+        .allMatch(expression -> ColumnSource.source(expression) != null);
   }
 
   /** Null for commands that cannot be run on Headrace's tables. */

@@ -9,6 +9,7 @@ import pytest
 
 import headrace as hr
 from growing import Counter, Numbers, read_available
+from versions import spark_version
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -84,6 +85,7 @@ def test_stream_joined_with_a_batch_query_of_its_own_table_reads_both(ctx: hr.Se
     assert [str(one) for one in table.scans[-1].filters if "5" in str(one)]
 
 
+@pytest.mark.skipif(spark_version() < (4, 1), reason="SELECT FROM STREAM came with Spark 4.1")
 def test_stream_is_selected_from_in_sql(ctx: hr.SessionContext, tmp_path: Path) -> None:
     counter = Counter(10)
     ctx.register_table("numbers", counter)

@@ -1,7 +1,7 @@
 """Random rows that keep coming, read by each kind of stream and by Spark's own file source: the same rows, each once.
 
-Queries stop, fail before or after their sink has kept a batch, and go on from their checkpoints with other limits. Sinks
-are idempotent by batch id.
+Queries stop, fail before or after their sink has kept a batch, and go on from their checkpoints with other limits.
+Sinks are idempotent by batch id.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from places import SCRIPTS
 from postgres import Postgres
 
 _START_SECONDS = 240.0  # says nothing of speed
-_AFTER_BEGIN_SECONDS, _AFTER_BATCH_SECONDS = 4.0, 1.5
+_LATER_SECONDS = 3.0
 _MORE_EPOCHS = 3
 
 
@@ -55,11 +55,9 @@ def _killed(command: list[str], checkpoints: list[Path], kills: int, rng: random
         process = _started(command, log)
         try:
             _await(process, b"begun")
-            if rng.random() < 0.5:
-                _await(process, b"committed")
-                time.sleep(rng.uniform(0, _AFTER_BATCH_SECONDS))
-            else:
-                time.sleep(rng.uniform(0, _AFTER_BEGIN_SECONDS))
+            if rng.random() < 0.8:
+                _await(process, b"committed %d" % rng.randrange(len(checkpoints)))
+            time.sleep(rng.uniform(0, _LATER_SECONDS))
             assert process.poll() is None, f"the process of kill {number} ended with {process.returncode} by itself"
         finally:
             _kill(process)

@@ -3,8 +3,8 @@
     python streamed_epochs.py SPECIFICATIONS DIRECTORY [END]
 
 ``SPECIFICATIONS`` is a JSON list of those of ``epochs.py``, each of which gets a query, and ``DIRECTORY`` has their
-checkpoints. Prints ``begun`` when the queries have begun, and ``committed`` after each micro-batch. With ``END`` it ends
-when all epochs before that one are written.
+checkpoints. Prints ``begun`` when the queries have begun, and ``committed`` with the number of
+the query after each micro-batch. With ``END`` it ends when all epochs before that one are written.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def main(specifications: str, directory: str, end: str | None = None) -> None:
                 progress = query.lastProgress
                 if progress is not None and progress["numInputRows"] and progress["batchId"] > last[number]:
                     last[number] = progress["batchId"]
-                    print("committed", flush=True)
+                    print(f"committed {number}", flush=True)
             time.sleep(_LOOK_SECONDS)
         for query in queries:
             query.stop()

@@ -21,11 +21,11 @@ import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
+import org.headrace.spark.HeadraceMetric;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
 import org.headrace.spark.read.HeadraceReaderFactory;
-import org.headrace.spark.read.ScanMetric;
 import org.headrace.spark.transport.PartitionOrigin;
 
 /** One negotiated scan in Spark's interfaces, and its current plan, which runtime filters replace; driver JVM. */
@@ -109,7 +109,7 @@ public final class HeadraceScan
 
   /** Of a stream: for another scan of it, with the columns that this one has, or fewer. */
   public HeadraceScanBuilder newBuilder() {
-    return new HeadraceScanBuilder(context(), tableId(), table, readSchema, streams);
+    return new HeadraceScanBuilder(context(), tableId(), table, readSchema, streams, true);
   }
 
   /** Asks Python to plan a range of the stream; the offsets are JSON. */
@@ -146,7 +146,8 @@ public final class HeadraceScan
 
   /** What {@link GroupedPromisesRule} has to tell Spark; null where Spark asks for it. */
   PlannedBatch groupedBatch() {
-    return batch.isGrouped() ? batch : null;
+    PlannedBatch planned = batch();
+    return planned.isGrouped() ? planned : null;
   }
 
   /** From here on Spark is not told how the rows are partitioned; to be called before the first partition is planned. */
@@ -253,13 +254,13 @@ public final class HeadraceScan
   }
 
   /**
-   * As {@link PlannedBatch#equals}: Spark compares scans in logical plans and batches in physical ones. One that was not
-   * planned is only itself.
+   * As {@link PlannedBatch#equals}: Spark compares scans in logical plans and batches in physical ones. One of a stream is
+   * only itself.
    */
   @Override
   public boolean equals(Object other) {
     return this == other
-        || (other instanceof HeadraceScan scan && batch != null && scan.batch != null && batch.equals(scan.batch));
+        || (other instanceof HeadraceScan scan && !isStream && !scan.isStream && batch().equals(scan.batch()));
   }
 
   @Override
@@ -269,6 +270,6 @@ public final class HeadraceScan
 
   @Override
   public CustomMetric[] supportedCustomMetrics() {
-    return ScanMetric.all();
+    return HeadraceMetric.ofScans();
   }
 }

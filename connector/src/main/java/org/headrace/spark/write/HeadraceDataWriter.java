@@ -13,6 +13,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMe
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.HeadraceMetric;
 import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
 import org.headrace.spark.send.BatchSender;
@@ -104,7 +105,7 @@ final class HeadraceDataWriter implements DataWriter<InternalRow> {
 
   @Override
   public CustomTaskMetric[] currentMetricsValues() {
-    return WriteMetric.values(sender.rows(), sender.batches(), sender.bytes());
+    return HeadraceMetric.written(sender.rows(), sender.batches(), sender.bytes());
   }
 
   @Override

@@ -1,4 +1,4 @@
-"""Writes of a table's columns: batches are handed over as they are, anything else comes as rows, with the same values."""
+"""Writes of a table's columns: batches are handed over as they are, anything else comes as rows."""
 
 from __future__ import annotations
 

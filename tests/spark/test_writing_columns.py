@@ -29,6 +29,7 @@ pytestmark = pytest.mark.core
 
 PLACEMENTS = [hr.Placement.EXECUTORS, hr.Placement.DRIVER]
 ADAPTIVE = "spark.sql.adaptive.enabled"
+CODEGEN = "spark.sql.codegen.wholeStage"
 SOURCES = ("parquet", "cache", "headrace")
 
 
@@ -124,14 +125,15 @@ def test_random_columns_arrive_as_the_rows_that_they_are(
         "spark.sql.parquet.columnarReaderBatchSize": rng.choice([1, 13, 4096, 100_000]) if len(rows) < 2000 else 4096,
         "spark.sql.inMemoryColumnarStorage.batchSize": rng.choice([9, 1000, 100_000]) if len(rows) < 2000 else 10_000,
         "spark.sql.columnVector.offheap.enabled": rng.choice(["true", "false"]),
-        "spark.sql.codegen.wholeStage": rng.choice(["true", "true", "false"]),
+        CODEGEN: rng.choice(["true", "true", "false"]),
     }
     table = target(rows.select(chosen).schema)
     with session_settings(spark, settings):
         frame = source(rows, kind, use_dictionary=rng.random() < 0.5, row_group_size=rng.choice([100, 5000, 100_000]))
         frame.select(*chosen).writeTo("t").append()
         shown = last_write(spark)
-    assert shown.is_of_columns, (seed, shown.plan)
+    by_rows = kind == "parquet" and settings[CODEGEN] == "false"  # there Spark's own reader makes rows
+    assert shown.is_of_columns != by_rows, (seed, shown.plan)
     assert shown.written["rows"] == len(rows), seed
     assert in_order(table) == [repr(row) for row in rows.select(chosen).to_pylist()], seed
 

@@ -88,6 +88,8 @@ class WritePlan(ABC):
 
     placement: Placement = Placement.EXECUTORS
     """Where ``write`` runs."""
+    files_written: int | None = None
+    """How many files ``commit`` has published, which Spark's SQL tab then shows; None where there are none to count."""
 
     @abstractmethod
     def write(self, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Message:
@@ -114,7 +116,7 @@ class WritePlan(ABC):
         """
 
     def describe(self) -> str:
-        """One line for EXPLAIN and progress."""
+        """One line for the progress of a streaming query. Asked in the driver when the write begins."""
         return type(self).__name__
 
 

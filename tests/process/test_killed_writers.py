@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from effort import cases
+from killed_streams import check_killed_streams
 from killed_writers import check_killed_folder, check_killed_postgres, check_killed_sqlite
 from postgres import Postgres
 
@@ -26,3 +27,9 @@ def test_postgres_has_each_row_once(postgres: Postgres, staged: bool) -> None:
 @pytest.mark.daily
 def test_sqlite_has_each_row_once(tmp_path: Path) -> None:
     check_killed_sqlite(tmp_path, cases(KILLS), seed=3)
+
+
+@pytest.mark.daily
+@pytest.mark.timeout(600)
+def test_streaming_queries_of_killed_processes_write_each_row_once(tmp_path: Path, postgres: Postgres) -> None:
+    check_killed_streams(tmp_path, postgres, cases(6), seed=4)

@@ -158,7 +158,7 @@ def test_receiver_whose_code_raised_takes_what_is_still_sent_until_the_task_has_
 def test_receiver_whose_code_returns_early_answers_with_an_error(road: Road) -> None:
     with road.open(EarlyEcho(5, ((1, "leave"),))) as sending:
         sending.send(*sending.frames(batches_of(5, 3)))
-        assert "before it had taken all batches" in sending.error()["message"]
+        assert "(table 't', partition 0) returned before it had taken all batches" in sending.error()["message"]
 
 
 def test_receiver_whose_code_takes_all_batches_but_not_the_end_answers_with_its_message(road: Road) -> None:

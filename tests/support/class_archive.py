@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def use() -> None:
 
 
 def make() -> None:
-    """Run a Spark with a pull, a push and a result that streams, and keep the classes that were loaded.
+    """Run a Spark with a pull, a push, a write, a stream and a result, and keep the classes that were loaded.
 
     Raises TimeoutExpired if the JVM does not end.
     """
@@ -53,9 +54,25 @@ def make() -> None:
         ctx.sql("SELECT s, sum(a) FROM t WHERE a > 3 GROUP BY s ORDER BY s").collect()
         ctx.execute_stream("SELECT * FROM t JOIN pushed USING (a)").read_all()
         ctx.sql("EXPLAIN FORMATTED SELECT max(a) FROM t").collect()
+        _write_and_stream(ctx, table)
     gateway: Any = SparkContext._gateway
     gateway.proc.stdin.close()  # the JVM writes the archive when it ends, and it ends with its standard input
     gateway.proc.wait(timeout=300)
+
+
+def _write_and_stream(ctx: Any, table: Any) -> None:
+    import pyarrow.parquet as pq
+
+    import headrace as hr
+
+    with tempfile.TemporaryDirectory() as directory:
+        os.mkdir(f"{directory}/landing")
+        pq.write_table(table, f"{directory}/landing/0.parquet")
+        ctx.register_table("landing", hr.DatasetTable(f"{directory}/landing"))
+        ctx.register_table("written", hr.DatasetTable(f"{directory}/written", schema=table.schema))
+        ctx.sql("INSERT INTO written SELECT * FROM t")
+        writer = ctx.stream("landing").writeStream.option("checkpointLocation", f"{directory}/checkpoint")
+        writer.trigger(availableNow=True).toTable(f"{ctx.catalog}.written").awaitTermination(120)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,7 @@ class GoldenTable(JoiningProvider):
     def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
         if self.said.get("raises"):
             raise LookupError("no such page")
+        self.files_written = 1
         return GoldenPlan(request, self.said)
 
 

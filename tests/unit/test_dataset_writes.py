@@ -434,3 +434,45 @@ def test_null_alone_on_a_line_of_csv_is_refused(tmp_path: Path) -> None:
 def test_wrong_partitions_of_a_new_folder_are_named(tmp_path: Path, options: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         hr.DatasetTable(tmp_path / "t", **options)
+
+
+def test_text_that_stands_for_a_null_in_paths_is_refused(tmp_path: Path) -> None:
+    table = new_table(tmp_path / "t", partition_by=["city"])
+    with pytest.raises(hr.WriteError, match="'city' has the text __HIVE_DEFAULT_PARTITION__"):
+        committed(table, rows(1, city="__HIVE_DEFAULT_PARTITION__"))
+    assert ids(table) == []
+
+
+MOMENTS = {
+    "1899-12-31 23:59:59.999999": False,
+    "1969-12-31 23:59:59": True,
+    "1677-01-01 00:00:00": False,
+    "1700-01-01 00:00:00": True,
+    "2261-12-31 23:59:59.999999": True,
+    "2262-12-31 00:00:00": False,
+    "0001-01-01 00:00:00": False,
+}
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("text", MOMENTS)
+def test_timestamps_that_readers_of_orc_would_fail_on_are_refused(tmp_path: Path, text: str, nested: bool) -> None:
+    moment = datetime.datetime.fromisoformat(text)
+    kind = pa.timestamp("us")
+    schema = pa.schema([("t", pa.list_(pa.struct([("at", kind)])) if nested else kind)])
+    data = pa.Table.from_pylist([{"t": [{"at": moment}] if nested else moment}, {"t": None}], schema)
+    table = hr.DatasetTable(tmp_path / "t", schema=schema, format="orc")
+    if MOMENTS[text]:
+        committed(table, data)
+        assert read_rows(table).to_pylist() == data.to_pylist()
+    else:
+        with pytest.raises(hr.WriteError, match=f"column 't' has {text[:10]}.*Use Parquet"):
+            committed(table, data)
+
+
+def test_days_before_1582_are_refused_for_orc(tmp_path: Path) -> None:
+    table = new_table(tmp_path / "t", format="orc")
+    committed(table, rows(1, day=datetime.date(1582, 10, 15)))
+    with pytest.raises(hr.WriteError, match="column 'day' has 1582-10-04"):
+        committed(table, rows(2, day=datetime.date(1582, 10, 4)))
+    assert ids(table) == [1]

@@ -55,6 +55,14 @@ def test_message_that_has_no_end_is_refused() -> None:
         message_bytes(endless, "P.write")
 
 
+def test_message_of_which_no_text_can_be_made_is_refused() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(WriteError, match=r"P\.write returned list, which is no JSON value"):
+        message_bytes(deep, "P.write")
+
+
 TYPES: list[tuple[pa.DataType, pa.DataType, list[Any]]] = [
     (pa.uint8(), pa.int16(), [200, None]),
     (pa.uint64(), pa.decimal128(20, 0), [2**63 + 5, None]),

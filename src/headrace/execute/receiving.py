@@ -27,6 +27,10 @@ class ReceivingTask:
     """Who is blamed for an error: the class and method of the user's that ``receive`` calls."""
     receive: Receive
 
+    def who(self, partition: int) -> str:
+        """The subject of an error's sentence."""
+        return f"{self.place} (table {self.table!r}, partition {partition})"
+
     def failure(self, error: BaseException, partition: int) -> Failure:
         return Failure.of(error, where=self.place, table=self.table, partition=partition)
 
@@ -39,11 +43,12 @@ class OfferedBatches(Iterator[pa.RecordBatch]):
     cannot pass over it. Any number of threads, one after the other.
     """
 
-    def __init__(self, received: Iterator[pa.RecordBatch], stop: StopFlag) -> None:
+    def __init__(self, received: Iterator[pa.RecordBatch], stop: StopFlag, who: str = "it") -> None:
         self.reading = threading.Lock()
         """Held while the connection is read."""
         self._received = received
         self._stop = stop
+        self._who = who
         self._error: BaseException | None = None
 
     def __next__(self) -> pa.RecordBatch:
@@ -69,14 +74,15 @@ class OfferedBatches(Iterator[pa.RecordBatch]):
         while (batch := self._next()) is not None:
             if batch.num_rows:
                 raise StreamError(
-                    "it returned before it had taken all batches, and the rest would be lost: iterate to the end"
+                    f"{self._who} returned before it had taken all batches, and the rest would be lost: iterate to the "
+                    "end"
                 )
 
 
-def checked_message(message: object, most_bytes: int) -> bytes:
+def checked_message(message: object, most_bytes: int, who: str = "it") -> bytes:
     """What user code returned. Raises HeadraceError where that cannot be sent to the driver."""
     if not isinstance(message, bytes):
-        raise HeadraceError(f"it returned {type(message).__name__}, expected bytes")
+        raise HeadraceError(f"{who} returned {type(message).__name__}, expected bytes")
     if len(message) > most_bytes:
-        raise HeadraceError(f"it returned a message of {len(message)} bytes, which may have {most_bytes}")
+        raise HeadraceError(f"{who} returned a message of {len(message):,} bytes, which may have {most_bytes:,}")
     return message

@@ -98,7 +98,10 @@ def message_bytes(message: Any, place: str, where: str = "") -> bytes:
 
 
 def _no_message(message: Any, place: str, where: str, why: str) -> WriteError:
-    shown = f"{type(message).__name__} {str(message)[:_SHOWN_CHARS]!r}"
+    try:
+        shown = f"{type(message).__name__} {str(message)[:_SHOWN_CHARS]!r}"
+    except Exception:  # of a list in a list in a list, or of an object of the user's
+        shown = type(message).__name__
     return WriteError(
         f"{place} returned {shown}, which is no JSON value ({why}), so commit cannot be told of it {where}; return "
         "None, or what json.dumps takes: a string, a number, a list, a dict with strings as keys"

@@ -100,10 +100,14 @@ class Writes:
         with self._lock:
             self._writes[question[words.WRITE]] = write
         try:
-            return self._offered(write, planned, epoch)
+            return {words.DESCRIPTION: self._description(write), **self._offered(write, planned, epoch)}
         except BaseException:  # Spark aborts nothing that has not begun
             self._end(question[words.WRITE], [])
             raise
+
+    def _description(self, write: _LiveWrite) -> str:
+        with asking(f"{write.plan_name}.describe", write.table.name):
+            return str(write.plan.describe())
 
     def _offered(self, write: _LiveWrite, planned: PlannedWrite, epoch: int | None) -> dict[str, Any]:
         """Where the tasks of the write find its code, as JSON."""
@@ -131,7 +135,8 @@ class Writes:
                 write.plan.commit(messages)
             write.over = True
         self._forget(write_id)
-        return {}
+        files = write.plan.files_written
+        return {words.FILES: files} if type(files) is int else {}
 
     def _abort(self, question: dict[str, Any]) -> dict[str, Any]:
         """Never raises what the user's ``abort`` does: the error for which it is called is the one to tell."""

@@ -36,12 +36,13 @@ def receive_partition(
     """
     seals = seals or Seals(None, None)
     received = ReceivedBatches(sock, nonce, task.schema, seals.received)
-    batches = OfferedBatches(_named(received, f"partition {partition} of table {task.table!r}"), stop)
+    who = task.who(partition)
+    batches = OfferedBatches(_named(received, f"partition {partition} of table {task.table!r}"), stop, who)
     message, failure = b"", None
     with _signs_of_life(sock, batches.reading) if seals.sent is not None else contextlib.nullcontext():
         try:
             with stop.user_code():
-                message = checked_message(task.receive(partition, attempt, batches), MAX_MESSAGE_BYTES)
+                message = checked_message(task.receive(partition, attempt, batches), MAX_MESSAGE_BYTES, who)
             batches.check()
         except StopRequested:
             assert stop.ending is not None, "only a request stops it"

@@ -27,7 +27,7 @@ import pyarrow.parquet
 import headrace as hr
 
 SCHEMA = pa.schema([("epoch", pa.int64()), ("number", pa.int64()), ("text", pa.string())])
-_TASKS, _ROWS = 3, 40
+TASKS, _ROWS = 3, 40
 _LONGEST_S = 600.0
 
 
@@ -38,7 +38,7 @@ def rows_of(epoch: int, task: int) -> pa.Table:
 
 
 def all_rows(epochs: int) -> list[dict[str, Any]]:
-    return [row for epoch in range(epochs) for task in range(_TASKS) for row in rows_of(epoch, task).to_pylist()]
+    return [row for epoch in range(epochs) for task in range(TASKS) for row in rows_of(epoch, task).to_pylist()]
 
 
 def table_of(specification: dict[str, Any]) -> hr.DatasetTable | hr.AdbcTable:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from headrace.errors import WriteError
 from headrace.tables.dataset.hive import hive_path, partitions_of
+from headrace.tables.dataset.orc_writer import OrcFile
 
 _FILE_BYTES = 128 << 20  # as much as Spark gives a task; Headrace splits such a Parquet file in two
 _GROUP_ROWS = 1 << 20  # rows of a row group or stripe, or so many bytes of them in memory
@@ -37,27 +38,6 @@ def _tsv(sink: Any, schema: pa.Schema) -> Any:
     return _csv(sink, schema, "\t")
 
 
-class _OrcFile:
-    """ORC's writer with the methods that the others have.
-
-    Of a slice pyarrow 26 writes other rows of its structs, so what is nested is copied, which starts at its first row.
-    """
-
-    def __init__(self, sink: Any, schema: pa.Schema) -> None:
-        from pyarrow import orc
-
-        self._writer = orc.ORCWriter(sink, compression="snappy")
-
-    def write_table(self, table: pa.Table) -> None:
-        if any(map(pa.types.is_nested, table.schema.types)):
-            copies = [pa.ipc.read_record_batch(batch.serialize(), table.schema) for batch in table.to_batches()]
-            table = pa.Table.from_batches(copies, table.schema)
-        self._writer.write(table)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
 def _ipc(sink: Any, schema: pa.Schema) -> Any:
     options = pa.ipc.IpcWriteOptions(compression="lz4", unify_dictionaries=True)
     return pa.ipc.new_file(sink, schema, options=options)
@@ -67,7 +47,7 @@ WRITERS: dict[str, tuple[str, Callable[[Any, pa.Schema], Any]]] = {
     "parquet": (".parquet", _parquet),
     "csv": (".csv", _csv),
     "tsv": (".tsv", _tsv),
-    "orc": (".orc", _OrcFile),
+    "orc": (".orc", OrcFile),
     "feather": (".feather", _ipc),
     "ipc": (".arrow", _ipc),
 }

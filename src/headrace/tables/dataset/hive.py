@@ -25,10 +25,12 @@ def can_partition(type_: pa.DataType) -> bool:
 
 
 def hive_path(values: Mapping[str, Any]) -> str:
-    """The folder of these values. Raises WriteError for empty text, which Spark cannot read."""
+    """The folder of these values. Raises WriteError for a text that readers would take for a null."""
     for name, value in values.items():
         if value == "":
             raise WriteError(f"partition column {name!r} has an empty text, and no folder is named so: use NULL")
+        if value == NO_VALUE:
+            raise WriteError(f"partition column {name!r} has the text {NO_VALUE}, which every reader takes for NULL")
     return "/".join(f"{_escaped(name)}={_text(value)}" for name, value in values.items())
 
 

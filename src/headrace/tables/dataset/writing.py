@@ -64,9 +64,10 @@ class WriteTarget:
 
     def publish(
         self, files: Sequence[tuple[str, str]], replaced: Callable[[], Sequence[str]], query_id: str, epoch: int | None
-    ) -> None:
+    ) -> bool:
+        """False where the epoch was published before."""
         facts = {"format": self.format, "schema": self.schema, "partition_by": self.partition_by}
-        self.folder.publish(files, replaced, query_id=query_id, epoch=epoch, **facts)
+        return self.folder.publish(files, replaced, query_id=query_id, epoch=epoch, **facts)
 
     def layout(self) -> WriteLayout | None:
         """Each partition's rows in one task and in a row: few files, of which one is open."""
@@ -142,9 +143,10 @@ class DatasetWrite(WritePlan):
             return
         files = [(file["staged"], file["path"]) for message in messages for file in message]
         request = self._request
-        self._target.publish(
+        new = self._target.publish(
             files, lambda: self._replaced([path for _, path in files]), request.query_id, request.epoch
         )
+        self.files_written = len(files) if new else 0
         published, self._published = self._published, None
         self._staged.close()
         published()

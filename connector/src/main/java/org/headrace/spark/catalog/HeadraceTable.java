@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
@@ -25,9 +26,11 @@ import org.headrace.spark.scan.StreamOpener;
 import org.headrace.spark.stream.StreamOptions;
 import org.headrace.spark.write.Deletion;
 import org.headrace.spark.write.HeadraceWriteBuilder;
+import org.headrace.spark.write.Published;
 
 /** One registered table as Spark sees it; driver JVM. */
-final class HeadraceTable implements SupportsRead, SupportsWrite, SupportsDeleteV2, Versions.TableWithId {
+final class HeadraceTable
+    implements SupportsRead, SupportsWrite, SupportsDeleteV2, ReportsSinkMetrics, Versions.TableWithId {
   private static final Cleaner CLEANER = Cleaner.create();
 
   private final String context;
@@ -37,6 +40,7 @@ final class HeadraceTable implements SupportsRead, SupportsWrite, SupportsDelete
   private final boolean joins;
   private final boolean streams;
   private final boolean neverScanned;
+  private volatile Published published = new Published(); // by the last write that was planned
   private HeadraceTable original; // held, where Python keeps the table for it
 
   private HeadraceTable(
@@ -157,7 +161,20 @@ final class HeadraceTable implements SupportsRead, SupportsWrite, SupportsDelete
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new HeadraceWriteBuilder(context, id, name, schema, info);
+    published = new Published();
+    return new HeadraceWriteBuilder(context, id, name, schema, info, published);
+  }
+
+  /** In the progress of a streaming query that writes to this table: of its last micro-batch. */
+  @Override
+  public Map<String, String> metrics() {
+    return published.texts();
+  }
+
+  /** How the progress of a streaming query names the table that it writes to. */
+  @Override
+  public String toString() {
+    return "Headrace table " + name;
   }
 
   @Override

@@ -23,6 +23,7 @@ import org.apache.spark.sql.util.ArrowUtils;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.util.TaskFailureListener;
 import org.headrace.spark.HeadraceException;
+import org.headrace.spark.HeadraceMetric;
 import org.headrace.spark.Place;
 import org.headrace.spark.Versions;
 import org.headrace.spark.transport.FrameInput;
@@ -126,7 +127,7 @@ final class HeadraceReader implements PartitionReader<ColumnarBatch> {
 
   @Override
   public CustomTaskMetric[] currentMetricsValues() {
-    return ScanMetric.values(
+    return HeadraceMetric.scanned(
         Math.max(rows, rowsOfProvider), rows, batches, frames.bytesRead(), frames.waitingNanos() / 1_000_000);
   }
 

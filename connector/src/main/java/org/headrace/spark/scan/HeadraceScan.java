@@ -21,11 +21,11 @@ import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.partitioning.Partitioning;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
+import org.headrace.spark.HeadraceMetric;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
 import org.headrace.spark.read.HeadraceReaderFactory;
-import org.headrace.spark.read.ScanMetric;
 import org.headrace.spark.transport.PartitionOrigin;
 
 /** One negotiated scan in Spark's interfaces, and its current plan, which runtime filters replace; driver JVM. */
@@ -270,6 +270,6 @@ public final class HeadraceScan
 
   @Override
   public CustomMetric[] supportedCustomMetrics() {
-    return ScanMetric.all();
+    return HeadraceMetric.ofScans();
   }
 }

@@ -12,13 +12,16 @@ import org.apache.spark.sql.connector.distributions.Distributions;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.headrace.spark.HeadraceMetric;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
 import org.headrace.spark.scan.SortKeys;
+import org.headrace.spark.send.RowBatch;
 
 /** One write that Python has agreed to, and how its rows should come; driver JVM, made while Spark plans. */
 public final class HeadraceWrite implements RequiresDistributionAndOrdering {
@@ -26,13 +29,15 @@ public final class HeadraceWrite implements RequiresDistributionAndOrdering {
   private final String mode;
   private final ArrayNode filters;
   private final LogicalWriteInfo info;
+  private final Published published;
   private final JsonNode plan;
 
-  HeadraceWrite(WriteTarget target, String mode, ArrayNode filters, LogicalWriteInfo info) {
+  HeadraceWrite(WriteTarget target, String mode, ArrayNode filters, LogicalWriteInfo info, Published published) {
     this.target = target;
     this.mode = mode;
     this.filters = filters;
     this.info = info;
+    this.published = published;
     ObjectNode question = question();
     question.set(Words.SCHEMA, Planners.JSON.getNodeFactory().rawValueNode(new RawValue(info.schema().json())));
     this.plan = Planners.ask(target.context(), Words.PLAN_WRITE, question);
@@ -66,7 +71,12 @@ public final class HeadraceWrite implements RequiresDistributionAndOrdering {
   private RunningWrite running() {
     ObjectNode question = question().put(Words.QUERY, info.queryId());
     question.set(Words.OPTIONS, Planners.JSON.valueToTree(new HashMap<>(info.options())));
-    return new RunningWrite(target, question);
+    return new RunningWrite(target, question, published);
+  }
+
+  /** Whether its tasks can be given columns: all are of flat types. */
+  boolean takesColumns() {
+    return RowBatch.takesColumns(HeadraceDataWriter.arrowSchema(target.schema()));
   }
 
   @Override
@@ -94,6 +104,12 @@ public final class HeadraceWrite implements RequiresDistributionAndOrdering {
 
   @Override
   public CustomMetric[] supportedCustomMetrics() {
-    return WriteMetric.all();
+    return HeadraceMetric.ofWrites();
+  }
+
+  /** Asked when the statement is over. */
+  @Override
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return published.metrics();
   }
 }

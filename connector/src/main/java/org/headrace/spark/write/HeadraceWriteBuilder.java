@@ -15,13 +15,16 @@ import org.headrace.spark.planner.Words;
 public final class HeadraceWriteBuilder implements WriteBuilder, SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final WriteTarget target;
   private final LogicalWriteInfo info;
+  private final Published published;
   private String mode = Words.APPEND;
   private ArrayNode filters = Planners.JSON.createArrayNode();
 
+  /** {@code published} is told of what is committed. */
   public HeadraceWriteBuilder(
-      String context, String tableId, String tableName, StructType schema, LogicalWriteInfo info) {
+      String context, String tableId, String tableName, StructType schema, LogicalWriteInfo info, Published published) {
     this.target = new WriteTarget(context, tableId, tableName, schema);
     this.info = info;
+    this.published = published;
   }
 
   @Override
@@ -51,6 +54,6 @@ public final class HeadraceWriteBuilder implements WriteBuilder, SupportsOverwri
 
   @Override
   public Write build() {
-    return new HeadraceWrite(target, mode, filters, info);
+    return new HeadraceWrite(target, mode, filters, info, published);
   }
 }

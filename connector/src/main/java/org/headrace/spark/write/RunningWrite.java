@@ -20,24 +20,30 @@ import org.headrace.spark.transport.PartitionOrigin;
 final class RunningWrite {
   private final WriteTarget target;
   private final ObjectNode question;
+  private final Published published;
   private final String id = UUID.randomUUID().toString();
 
   /** {@code question} is what Python is asked to begin, but for the id, the epoch and the number of tasks. */
-  RunningWrite(WriteTarget target, ObjectNode question) {
+  RunningWrite(WriteTarget target, ObjectNode question, Published published) {
     this.target = target;
     this.question = question;
+    this.published = published;
   }
 
   /** Has Python arrange the write, and returns what makes the writers of its tasks. {@code epoch} may be null. */
   HeadraceWriterFactory begin(int partitions, Long epoch) {
     ObjectNode begin = question.deepCopy().put(Words.WRITE, id).put(Words.EPOCH, epoch).put(Words.PARTITIONS, partitions);
     JsonNode plan = Planners.tell(target.context(), Words.BEGIN_WRITE, begin);
+    published.setPlan(plan.get(Words.DESCRIPTION).asText());
     return new HeadraceWriterFactory(
         PartitionOrigin.of(plan, target.name()), target.schema(), Planners.isRemote(target.context()));
   }
 
   void commit(WriterCommitMessage[] messages) {
-    Planners.tell(target.context(), Words.COMMIT_WRITE, ending(messages));
+    JsonNode files = Planners.tell(target.context(), Words.COMMIT_WRITE, ending(messages)).path(Words.FILES);
+    if (files.isInt()) {
+      published.setFiles(files.asInt());
+    }
   }
 
   /** Never throws: who aborts has an error already, and that is the one to tell. */

@@ -153,6 +153,26 @@ def test_query_that_is_stopped_while_the_provider_thinks_ends_without_an_error(
     wait_until(lambda: is_quiet(ctx, counter))
 
 
+def test_context_that_closes_while_the_provider_thinks_ends_the_query_by_name(
+    ctx: hr.SessionContext, tmp_path: Path
+) -> None:
+    thinking, decided = threading.Event(), threading.Event()
+
+    class Slow(Counter):
+        def latest_offset(self, start: hr.Offset, limit: hr.ReadLimit) -> hr.Offset:
+            thinking.set()
+            assert decided.wait(120)
+            return super().latest_offset(start, limit)
+
+    with hr.SessionContext(ctx.spark) as context:
+        context.register_table("numbers", Slow(3))
+        with running(context.stream("numbers"), tmp_path, Batches()) as query:
+            assert thinking.wait(60)
+            context.close()
+            assert "ClosedError" in failure_of(query)
+    decided.set()
+
+
 @pytest.mark.parametrize("how", ["deregistered", "replaced", "closed"])
 def test_table_that_goes_away_during_a_query_ends_it_by_name(ctx: hr.SessionContext, tmp_path: Path, how: str) -> None:
     counter, batches = Counter(3), Batches()

@@ -21,6 +21,7 @@ class HonestWriter(hr.WritableProvider):
     def __init__(self) -> None:
         self.rows = pa.Table.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": None}], SCHEMA)
         self.epochs: dict[str, int] = {}
+        self.turn = threading.RLock()
 
     def schema(self) -> pa.Schema:
         return SCHEMA
@@ -70,12 +71,13 @@ class HonestWriter(hr.WritableProvider):
 
         def publish(self, batches: list[pa.RecordBatch]) -> None:
             table, request = self.table, self.request
-            if request.epoch is not None:
-                if table.epochs.get(request.query_id, -1) >= request.epoch:
-                    return
-                table.epochs[request.query_id] = request.epoch
-            kept = table.rows if request.mode is hr.WriteMode.APPEND else table.without(request.filters)
-            table.rows = pa.concat_tables([kept, pa.Table.from_batches(batches, SCHEMA)])
+            with table.turn:
+                if request.epoch is not None:
+                    if table.epochs.get(request.query_id, -1) >= request.epoch:
+                        return
+                    table.epochs[request.query_id] = request.epoch
+                kept = table.rows if request.mode is hr.WriteMode.APPEND else table.without(request.filters)
+                table.rows = pa.concat_tables([kept, pa.Table.from_batches(batches, SCHEMA)])
 
         def abort(self, messages: Sequence[hr.Message | None]) -> None:
             self.staged.clear()

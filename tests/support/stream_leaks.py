@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +11,8 @@ from leaking import Held, at_rest
 from producing import wait_until
 
 
-class _OnQueryThread:
-    """A function for a thread such as streaming queries run on; what it calls in Java runs on that thread too."""
-
-    class Java:
-        implements = ("java.lang.Runnable",)
-
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._function()
-        except BaseException as e:
-            self._error = e
-
-    def result(self, ctx: hr.SessionContext) -> None:
-        jvm: Any = ctx.spark.sparkContext._jvm
-        thread = jvm.org.apache.spark.util.UninterruptibleThread(self, "a query of the tests")
-        thread.start()
-        thread.join()
-        if self._error is not None:
-            raise self._error
-
-
 def assert_ranges_leave_nothing(ctx: hr.SessionContext, directory: Path, ranges: int) -> None:
-    """As a query's thread asks, without all that Spark does besides: a thousand ranges take some seconds."""
+    """As a query asks, without all that Spark does besides: a thousand ranges take some seconds."""
     counter = Counter(ranges, parts=1, filters=hr.FilterPushdown.EXACT)
     ctx.register_table("numbers", counter)
     frame: Any = ctx.stream("numbers")
@@ -46,7 +20,7 @@ def assert_ranges_leave_nothing(ctx: hr.SessionContext, directory: Path, ranges:
     while relation.children().nonEmpty():
         relation = relation.children().head()
     before = at_rest(ctx)
-    _OnQueryThread(lambda: _read_ranges(ctx, relation, directory, ranges, before)).result(ctx)
+    _read_ranges(ctx, relation, directory, ranges, before)
     counter.ranges.clear()
     wait_until(lambda: is_quiet(ctx, counter))
     assert at_rest(ctx).python_threads <= before.python_threads + 3

@@ -167,6 +167,8 @@ def test_table_without_a_cursor_is_no_stream_and_says_why(database: Any) -> None
         ({"cursor": "amount"}, "has type double; a cursor is an integer, a date, a timestamp"),
         ({"cursor": "loose"}, "has no declared type in the database"),
         ({"cursor": "id", "lookback": datetime.timedelta(1)}, "for a cursor of type int64 it is int"),
+        ({"cursor": "id", "lookback": -1}, "lookback=-1 of orders must be positive"),
+        ({"cursor": "id", "lookback": 0}, "lookback=0 of orders must be positive"),
         ({"cursor": "changed", "lookback": 3}, "of text nobody knows what is how far back"),
         ({"cursor": "id", "start_after": "2026"}, "for cursor='id', of type int64, it is int"),
     ],
@@ -221,3 +223,10 @@ def test_lookback_before_all_time_is_from_the_beginning() -> None:
     cursor = Cursor.of("t", schema, "c", datetime.timedelta(days=400), None)
     (only,) = cursor.between(datetime.datetime(1, 2, 1), datetime.datetime(2026, 1, 1))
     assert repr(only) == "c <= TIMESTAMP '2026-01-01 00:00:00'"
+
+
+def test_lookback_of_some_hours_is_a_day_where_the_cursor_is_a_date() -> None:
+    cursor = Cursor.of("t", pa.schema([("c", pa.date32())]), "c", datetime.timedelta(hours=25), None)
+    assert cursor.looked_back(datetime.date(2026, 1, 31)) == datetime.date(2026, 1, 29)
+    cursor = Cursor.of("t", pa.schema([("c", pa.date32())]), "c", datetime.timedelta(hours=5), None)
+    assert cursor.looked_back(datetime.date(2026, 1, 31)) == datetime.date(2026, 1, 30)

@@ -65,6 +65,10 @@ def reading_of() -> Iterator[Callable[..., StreamReading]]:
         ([1, (2, 3)], "[1,[2,3]]"),
         ({"b": 1, "a": {"d": [], "c": 2}}, '{"a":{"c":2,"d":[]},"b":1}'),
         (10**30, "1" + "0" * 30),
+        (2.0, "2"),
+        (-0.0, "0"),
+        (1e300, "1e+300"),
+        ({"b": [1.0, 0.5], "a": 2.0}, '{"a":2,"b":[1,0.5]}'),
     ],
 )
 def test_offset_is_kept_as_canonical_json(offset: Any, text: str) -> None:

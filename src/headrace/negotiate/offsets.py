@@ -11,8 +11,14 @@ from headrace.stream import Offset
 
 
 def offset_text(offset: Offset) -> str:
-    """The canonical JSON of an offset that is one."""
-    return json.dumps(offset, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """The canonical JSON of an offset that is one: keys sorted, and 1.0 is 1."""
+    plain = json.loads(json.dumps(offset, allow_nan=False), parse_float=_number)
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
 
 def checked_text(offset: Any, where: str, table: str) -> str:
@@ -30,7 +36,7 @@ def checked_text(offset: Any, where: str, table: str) -> str:
 
 
 def offset_of(text: str) -> Offset:
-    """The offset with this canonical JSON. A tuple comes back as a list."""
+    """The offset with this canonical JSON. A tuple comes back as a list, 1.0 as 1."""
     return json.loads(text)
 
 

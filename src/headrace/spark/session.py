@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -11,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.arguments import checked
@@ -21,14 +19,10 @@ from headrace.catalog import CatalogProvider
 from headrace.display import html_table, html_text, names_text
 from headrace.errors import (
     ClosedError,
-    DeregisteredError,
     HeadraceError,
-    ProducerLostError,
     RegistrationError,
-    StreamError,
     TableExistsError,
     TransportError,
-    UnsupportedTypeError,
 )
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.optional import CONNECT, check_installed
@@ -45,8 +39,9 @@ from headrace.spark.explain.answer import Explanation
 from headrace.spark.explain.statements import explain_statement, is_statement
 from headrace.spark.progress import Progress, ProgressBar
 from headrace.spark.results import ResultStream
+from headrace.spark.session_tables import SessionTables, check_name
 from headrace.spark.sql_names import with_frames
-from headrace.spark.unknown_tables import naming_near_tables, near_names
+from headrace.spark.unknown_tables import naming_near_tables
 from headrace.spark.unnamed import keep_with
 from headrace.spill.arrow_spill import ArrowSpill
 from headrace.stream import why_no_stream
@@ -92,7 +87,6 @@ class SessionContext:
         check_catalog_name(catalog)
         if spark is not None and (master is not None or config):
             raise ValueError("give either a SparkSession or master and config, not both")
-        self._lock = threading.RLock()
         self._closed = False
         self._registry = Registry()
         self._context_id = uuid.uuid4().hex
@@ -106,7 +100,7 @@ class SessionContext:
             launched = launch.adopt(spark) if spark is not None else launch.start(master, config or {})
             self._attached = ClassicSpark(launched, self._registry, self._context_id, catalog)
         self._spark = self._attached.spark
-        self._catalog = self._attached.catalog
+        self._tables = SessionTables(self._attached, self._registry)
 
     @property
     def spark(self) -> SparkSession:
@@ -138,64 +132,13 @@ class SessionContext:
         that can be read once only (a RecordBatchReader, a generator). On any error nothing is registered.
         """
         self._require_open()
-        _check_name(name)
+        check_name(name)
         if verify not in (None, "sample", "all"):
             raise ValueError(f'verify must be None, "sample" or "all", not {verify!r}')
-        if not replace and self._find(name) is not None:
+        if not replace and self._tables.find(name) is not None:
             raise TableExistsError(f"table {name!r} is registered already; pass replace=True to replace it")
         provider = provider_for(table, f"register_table({name!r}, ...)")
-        self._register(RegisteredTable.of(name, provider, verify), replace=replace)
-
-    def _register(self, table: RegisteredTable, *, replace: bool) -> None:
-        with self._attached.errors_of_spark():
-            self._check_columns(table)
-            old = self._add_with_view(table, replace=replace)
-        if old is not None:
-            _abandon(old, DeregisteredError(f"the streaming table {old.name!r} was replaced by another table"))
-
-    def _check_columns(self, table: RegisteredTable) -> None:
-        """Two columns that Spark does not tell apart would fail every query."""
-        if self._spark.conf.get("spark.sql.caseSensitive") == "true":
-            return
-        seen: dict[str, str] = {}
-        for name in table.schema.names:
-            other = seen.setdefault(name.lower(), name)
-            if other != name:
-                raise RegistrationError(
-                    f"the columns {other!r} and {name!r} of table {table.name!r} differ in case only, and Spark does "
-                    "not tell them apart; rename one, or set spark.sql.caseSensitive to true"
-                )
-
-    def _add_with_view(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
-        with self._lock:
-            self._find(table.name)  # one whose view was dropped is in nobody's way
-            old = self._registry.add(table, replace=replace)
-            try:
-                self._attached.add_table(table)
-                frame = self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
-                if old is not None or replace:
-                    frame.createOrReplaceTempView(_quoted(table.name))
-                else:
-                    frame.createTempView(_quoted(table.name))
-            except BaseException as error:
-                self._registry.remove(table.name)
-                if old is not None:
-                    self._registry.add(old, replace=False)
-                with suppress(HeadraceError, PySparkException):  # the first error is the one to tell
-                    self._attached.drop_table(table.name)
-                    if old is not None:
-                        self._attached.add_table(old)
-                if not isinstance(error, AnalysisException):
-                    raise
-                if error.getCondition() == "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
-                    raise TableExistsError(
-                        f"the session has a temporary view {table.name!r} already; pass replace=True to replace it"
-                    ) from None
-                own = self._attached.error_behind(error)
-                if isinstance(own, UnsupportedTypeError):  # what the connector found in the table's schema
-                    raise own from None
-                raise RegistrationError(f"Spark refused the table {table.name!r}: {error}") from error
-            return old
+        self._tables.add(RegisteredTable.of(name, provider, verify), replace=replace)
 
     @property
     def catalog(self) -> str:
@@ -204,7 +147,7 @@ class SessionContext:
         It also works where temporary views do not: in other sessions of the application (``newSession``) and in
         permanent views. If the wanted name is taken, it is the next free one: ``headrace_2``.
         """
-        return self._catalog
+        return self._attached.catalog
 
     def register_catalog(self, name: str, catalog: CatalogProvider, *, replace: bool = False) -> None:
         """Make ``SELECT * FROM name.schema.table`` work, with SHOW SCHEMAS / TABLES, DESCRIBE and VERSION AS OF.
@@ -215,7 +158,7 @@ class SessionContext:
         is not a CatalogProvider, HeadraceError in a Spark Connect session with ``planning="server"``.
         """
         self._require_open()
-        with self._lock, self._attached.errors_of_spark():
+        with self._tables.lock, self._attached.errors_of_spark():
             self._attached.catalogs().register(name, catalog, replace=replace)
 
     @checked("name")
@@ -228,7 +171,7 @@ class SessionContext:
     def deregister_catalog(self, name: str) -> bool:
         """Forget a catalog; True if it was there. Queries under way go on; new ones find no table in it."""
         self._require_open()
-        with self._lock, self._attached.errors_of_spark():
+        with self._tables.lock, self._attached.errors_of_spark():
             return self._attached.catalogs().deregister(name)
 
     def register_table_function(
@@ -243,14 +186,14 @@ class SessionContext:
         HeadraceError in a Spark Connect session with ``planning="server"``.
         """
         self._require_open()
-        with self._lock, self._attached.errors():
+        with self._tables.lock, self._attached.errors():
             self._attached.catalogs().register_function(name, function, replace=replace)
 
     @checked("name")
     def deregister_table_function(self, name: str) -> bool:
         """Forget a table function; True if it was there."""
         self._require_open()
-        with self._lock, self._attached.errors_of_spark():
+        with self._tables.lock, self._attached.errors_of_spark():
             return self._attached.catalogs().deregister_function(name)
 
     def register_streaming_table(
@@ -265,7 +208,7 @@ class SessionContext:
         whole number, or below 1, and HeadraceError in a Spark Connect session with ``planning="server"``.
         """
         self._require_open()
-        _check_name(name)
+        check_name(name)
         try:
             schema = schema_of(schema, f"the schema of {name!r}")
         except (TypeError, ValueError) as error:
@@ -278,65 +221,28 @@ class SessionContext:
             name, capacity, partitions=partitions, spill=ArrowSpill(), new_pack=packing.new_pack
         )
         provider = PushTable(name, channel, packing)
-        self._register(RegisteredTable(name, provider, schema, wire), replace=replace)
+        self._tables.add(RegisteredTable(name, provider, schema, wire), replace=replace)
         return TableSink(channel, packing)
 
     def deregister_table(self, name: str) -> bool:
         """Forget a table; True if it was there. Scans under way go on, but a push table's sink and query end."""
         self._require_open()
-        with self._lock:
-            table = self._find(name)
-            if table is None:
-                return False
-            with self._attached.errors_of_spark():
-                self._spark.catalog.dropTempView(table.name)
-            self._forget(table, "deregistered")
-        return True
-
-    def _find(self, name: str) -> RegisteredTable | None:
-        """The table of this name; None also where its view was dropped or replaced: then it is forgotten here, too."""
-        if not isinstance(name, str):
-            raise TypeError(
-                f"a table's name is a string, not {type(name).__name__}; register_table gives a table its name"
-            )
-        with self._lock:
-            table = self._registry.find(name)
-            if table is None or self._closed:
-                return table
-            with self._attached.errors_of_spark():
-                if self._attached.is_view_of_ours(table.name):
-                    return table
-            self._forget(table, "dropped or replaced in Spark")
-        return None
-
-    def _forget(self, table: RegisteredTable, how: str) -> None:
-        with self._attached.errors_of_spark():
-            self._attached.drop_table(table.name)
-        self._registry.remove(table.name)
-        _abandon(table, DeregisteredError(f"the streaming table {table.name!r} was {how}"))
+        return self._tables.remove(name)
 
     def table_exists(self, name: str) -> bool:
         """Whether this context registered ``name``, and nobody has dropped or replaced its view since."""
         self._require_spark()
-        return self._find(name) is not None
+        return self._tables.find(name) is not None
 
     def table_names(self) -> list[str]:
         """The names of this context's tables, sorted."""
         self._require_spark()
-        return [name for name in self._registry.names() if self._find(name) is not None]
+        return self._tables.names()
 
     def table(self, name: str) -> DataFrame:
         """A registered table as a DataFrame. Raises HeadraceError if this context has no such table."""
         self._require_open()
-        table = self._registered(name)
-        with self._attached.errors_of_spark():
-            return self._spark.table(f"{self._catalog}.{_quoted(table.name)}")
-
-    def _registered(self, name: str) -> RegisteredTable:
-        table = self._find(name)
-        if table is None:
-            raise HeadraceError(f"no table {name!r} is registered here. {near_names(name, self.table_names())}")
-        return table
+        return self._tables.frame(name)
 
     def stream(self, name: str, **options: Any) -> DataFrame:
         """A registered StreamProvider as a streaming DataFrame: what ``spark.readStream`` gives, with all its sinks.
@@ -349,13 +255,13 @@ class SessionContext:
         unknown = [option for option in options if option.lower() not in _STREAM_OPTIONS]
         if unknown:
             raise ValueError(f"a stream has no option {unknown[0]!r}; it has {', '.join(_STREAM_OPTIONS.values())}")
-        table = self._registered(name)
+        table = self._tables.known(name)
         if (reason := why_no_stream(table.provider)) is not None:
             raise HeadraceError(
                 f"the table {name!r} cannot be read as a stream: {reason}. Or read it with ctx.table(name)"
             )
         with self._attached.errors_of_spark():
-            return self._spark.readStream.options(**options).table(f"{self._catalog}.{_quoted(table.name)}")
+            return self._spark.readStream.options(**options).table(self._tables.full_name(table))
 
     def read_table(self, table: Any) -> DataFrame:
         """A provider or data as a DataFrame, without a name; see ``register_table`` for what it may be.
@@ -370,7 +276,7 @@ class SessionContext:
         provider = provider_for(table, where)
         registered = RegisteredTable.of(type(provider).__name__, provider)
         with self._attached.errors_of_spark():
-            self._check_columns(registered)
+            self._tables.check_columns(registered)
             return self._attached.unnamed(registered)
 
     @checked("query")
@@ -441,16 +347,13 @@ class SessionContext:
 
     def close(self) -> None:
         """End transports and registrations, and Spark if this context started it. Idempotent."""
-        with self._lock:
+        with self._tables.lock:
             if self._closed:
                 return
             self._closed = True
             with suppress(TransportError):
                 self._attached.leave()
-            for name in self._registry.names():
-                table = self._registry.remove(name)
-                if table is not None:
-                    _abandon(table, ProducerLostError(f"the session context of {name!r} was closed"))
+            self._tables.close()
             self._attached.close()
 
     def __repr__(self) -> str:
@@ -506,11 +409,6 @@ def _connect_spark() -> type[ConnectSpark]:
     return ConnectSpark
 
 
-def _abandon(table: RegisteredTable, error: StreamError) -> None:
-    if table.live is not None:
-        table.live.abandon(error)
-
-
 def _count(what: str, number: int) -> int:
     try:
         count = operator.index(number)
@@ -519,16 +417,3 @@ def _count(what: str, number: int) -> int:
     if count < 1:
         raise ValueError(f"{what} must be at least 1, not {count}")
     return count
-
-
-def _check_name(name: str) -> None:
-    if not isinstance(name, str) or not name.strip():
-        raise RegistrationError(f"a table's name must be a non-empty string, not {name!r}")
-    if "." in name or "`" in name:
-        raise RegistrationError(f"a table's name cannot have a dot or a backtick: {name!r}")
-    if "${" in name:
-        raise RegistrationError(f"a table's name cannot have '${{', which Spark replaces in every query: {name!r}")
-
-
-def _quoted(name: str) -> str:
-    return f"`{name}`"

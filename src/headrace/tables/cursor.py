@@ -13,6 +13,7 @@ from headrace.errors import OffsetLostError, RegistrationError
 from headrace.expr.nodes import Column, Comparison, Expr, Literal
 from headrace.stream import Offset, ReadLimit
 
+_DAY = datetime.timedelta(days=1)
 _TEXT_BYTES = 32  # of a value whose type does not tell
 
 CursorValue = int | str | datetime.date | datetime.datetime
@@ -56,6 +57,10 @@ class Cursor:
         if lookback is not None and (fitting is None or not isinstance(lookback, fitting)):
             expected = "none: of text nobody knows what is how far back" if fitting is None else fitting.__name__
             raise RegistrationError(f"lookback={lookback!r} of {where}: for a cursor of type {type_} it is {expected}")
+        if lookback is not None and not lookback > type(lookback)():
+            raise RegistrationError(f"lookback={lookback!r} of {where} must be positive")
+        if kind is datetime.date and isinstance(lookback, datetime.timedelta):
+            lookback = -(-lookback // _DAY) * _DAY  # a date minus some hours is the same date
         cursor = cls(column, type_, lookback)
         if start_after is None:
             return cursor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import time
 from collections.abc import Iterator, Mapping
@@ -14,13 +15,14 @@ from pyspark.sql.types import StructType
 from headrace.errors import PlanError
 from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.negotiation import Negotiation
-from headrace.negotiate.offsets import checked_text, offset_of, offset_text
+from headrace.negotiate.offsets import offset_of, offset_text
 from headrace.negotiate.pickling import pickled
+from headrace.negotiate.reading import StreamReading
 from headrace.negotiate.registry import RegisteredTable
 from headrace.spark.data_source.errors import original
 from headrace.spark.data_source.reading import selected_columns, task_batches
 from headrace.spark.versions import knows_available_now, spark_read_limit
-from headrace.stream import Offset, ReadLimit, stream_of
+from headrace.stream import Offset
 
 _OFFSET = "offset"
 _ASKED_SECONDS = 1.0
@@ -39,13 +41,14 @@ class ProviderStreamReader(DataSourceStreamReader):
         self._table = table
         self._struct = struct
         self._limits = tuple(_positive(options, name) for name in (_MAX_ROWS, _MAX_BYTES))
-        self._until: Offset | None = None
+        self._reading = StreamReading(table, lambda: True)
         self._is_available_now = False
         self._start: Offset | None = None
         self._idle: tuple[str, float] = "", 0.0
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return {_OFFSET: self._offset("initial_offset", stream_of(self._table.provider).initial_offset())}
+        with _raising_its_own():
+            return {_OFFSET: offset_of(self._reading.initial())}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802
         return spark_read_limit(*self._limits)
@@ -63,10 +66,8 @@ class ProviderStreamReader(DataSourceStreamReader):
             return []
         negotiation = Negotiation(self._table)
         negotiation.offer_columns(selected_columns(self._table, self._struct))
-        try:
+        with _raising_its_own():
             planned = negotiation.plan_between(start[_OFFSET], end[_OFFSET])
-        except ProviderRaised as error:
-            raise original(error) from None
         task = planned.task()
         try:
             data = pickled(task, by_value=True)
@@ -83,7 +84,11 @@ class ProviderStreamReader(DataSourceStreamReader):
         return task_batches(pickle.loads(partition.task), partition.value, self._struct)
 
     def commit(self, end: dict[str, Any]) -> None:
-        stream_of(self._table.provider).commit(end[_OFFSET])
+        with _raising_its_own():
+            self._reading.commit(offset_text(end[_OFFSET]))
+
+    def stop(self) -> None:
+        self._reading.close()
 
     def __getstate__(self) -> dict[str, Any]:
         """Workers read partitions, which bring all along: the provider stays behind."""
@@ -98,21 +103,20 @@ class ProviderStreamReader(DataSourceStreamReader):
         text, now = offset_text(start), time.monotonic()
         if self._idle[0] == text and now - self._idle[1] < _ASKED_SECONDS:
             return start
-        found = self._asked(start, getattr(limit, "max_rows", None), getattr(limit, "max_bytes", None))
-        self._idle = (text, now) if offset_text(found) == text else ("", 0.0)
-        return found
+        most_rows, most_bytes = getattr(limit, "max_rows", None), getattr(limit, "max_bytes", None)
+        with _raising_its_own():
+            found = self._reading.latest(text, most_rows, most_bytes, available_now=self._is_available_now).end
+        self._idle = (text, now) if found == text else ("", 0.0)
+        return offset_of(found)
 
-    def _asked(self, start: Offset, max_rows: int | None, max_bytes: int | None) -> Offset:
-        ask = stream_of(self._table.provider).latest_offset
-        if self._is_available_now and self._until is None:
-            self._until = self._offset("latest_offset", ask(start, ReadLimit()))
-        if self._until is not None and offset_text(start) == offset_text(self._until):
-            return start
-        return self._offset("latest_offset", ask(start, ReadLimit(max_rows, max_bytes, self._until)))
 
-    def _offset(self, method: str, found: Any) -> Offset:
-        """As it comes back from a checkpoint. Raises PlanError for what is no offset."""
-        return offset_of(checked_text(found, f"{self._table.provider_name}.{method}", self._table.name))
+@contextlib.contextmanager
+def _raising_its_own() -> Iterator[None]:
+    """What the provider raises is raised."""
+    try:
+        yield
+    except ProviderRaised as error:
+        raise original(error) from None
 
 
 class RangePartition(InputPartition):

@@ -15,8 +15,8 @@ from headrace.plan import Aggregation, ExecutionPlan, Statistics, UnknownPartiti
 from headrace.tables.dataset.calendars import old_days
 from headrace.tables.dataset.chunks import column_position, has_exact_bounds, is_text, least_and_greatest
 from headrace.tables.dataset.footers import is_parquet
+from headrace.tables.dataset.partial_aggregates import PartialAggregate, operand_columns, ranged_columns
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, named
-from headrace.tables.partial_aggregates import PartialAggregate, operand_columns, ranged_columns
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds

@@ -51,13 +51,13 @@ from headrace.tables.dataset.files import (
 from headrace.tables.dataset.footers import Footers
 from headrace.tables.dataset.int96 import reading_instants
 from headrace.tables.dataset.opening import DatasetSource, OpenedDataset
+from headrace.tables.dataset.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 from headrace.tables.dataset.plan import DatasetPlan, MemoryPiece, Piece, can_read_dictionaries, has_views
 from headrace.tables.dataset.row_groups import RowGroupPruning
 from headrace.tables.dataset.scan import DatasetScan
 from headrace.tables.dataset.selectivity import passing_share, worth_filtering
 from headrace.tables.dataset.writing import DatasetWrite, WriteTarget, write_target
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed, split_bytes
-from headrace.tables.partial_aggregates import can_be_partial, operand_columns, ranged_columns
 from headrace.write import WritableProvider, WriteLayout, WriteMode, WritePlan, WriteRequest
 
 _NO_PARTITION = ("true", IN_MEMORY[1])

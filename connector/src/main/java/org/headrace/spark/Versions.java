@@ -7,6 +7,7 @@ import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -94,6 +95,13 @@ public final class Versions {
   /** From 4.3: of a Python worker. */
   private static final Class<?> WORKER_HANDLE = classOrNull("org.apache.spark.api.python.PythonWorkerHandle");
   private static final Method IS_ALIVE = WORKER_HANDLE == null ? null : method(WORKER_HANDLE, "isAlive");
+
+  /** What counts the rows that a task writes; private to Spark, and so far the same in all. */
+  private static final Class<?> COUNTED_ROWS =
+      classOrNull("org.apache.spark.sql.execution.datasources.v2.WritingSparkTask$IteratorWithMetrics");
+  private static final Method COUNT = COUNTED_ROWS == null ? null : method(COUNTED_ROWS, "count");
+  private static final Method SET_COUNT =
+      COUNTED_ROWS == null ? null : method(COUNTED_ROWS, "count_$eq", long.class);
 
   private Versions() {}
 
@@ -264,6 +272,18 @@ public final class Versions {
   /** How long a task may wait before it must look whether it was killed; 0 where it is told. */
   public static long longestWaitMillis() {
     return INTERRUPT_LISTENER == null ? LOOK_MILLIS : 0;
+  }
+
+  /** Has {@code more} rows counted than {@code rows} gave to its writer; from 4.3 on Spark's SQL tab shows the number. */
+  public static void countRows(Iterator<?> rows, long more) {
+    if (COUNTED_ROWS == null || !COUNTED_ROWS.isInstance(rows)) {
+      return;
+    }
+    try {
+      SET_COUNT.invoke(rows, (long) COUNT.invoke(rows) + more);
+    } catch (ReflectiveOperationException e) {
+      throw unexpected(e);
+    }
   }
 
   /** The Arrow schema with which Spark's ArrowWriter writes rows of {@code type}. */

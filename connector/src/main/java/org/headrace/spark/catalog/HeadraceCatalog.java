@@ -34,6 +34,7 @@ import org.headrace.spark.push.SingleScanRule;
 import org.headrace.spark.scan.HashFunction;
 import org.headrace.spark.scan.ScanRules;
 import org.headrace.spark.stream.PrunedStreamRule;
+import org.headrace.spark.write.HandoffStrategy;
 import scala.Option;
 
 /**
@@ -64,6 +65,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     Option<SparkSession> session = active.isDefined() ? active : SparkSession.getDefaultSession();
     if (session.isDefined()) { // without one nothing is planned
       ScanRules.install(session.get(), List.of(new SingleScanRule(), new BareNameRule(), new PrunedStreamRule()));
+      HandoffStrategy.install(session.get());
     }
   }
 

@@ -18,7 +18,6 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
-import org.apache.spark.util.UninterruptibleThread;
 import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
@@ -204,17 +203,9 @@ final class HeadraceTable
     if (neverScanned) {
       return () -> () -> schema;
     }
-    StreamOpener stream = streams && isStreamingQuery() ? StreamOptions.of(options) : null;
+    StreamOpener stream = streams ? StreamOptions.of(options) : null;
     HeadraceScanBuilder builder = new HeadraceScanBuilder(context, id, name, schema, stream);
     return joins && Versions.offersJoins() ? Versions.joining(builder) : builder;
-  }
-
-  /**
-   * Whether a streaming query asks, on the thread that it runs on. Spark does not say what a scan is for, and a batch of a
-   * table that can also be a stream is negotiated as any other.
-   */
-  private static boolean isStreamingQuery() {
-    return Thread.currentThread() instanceof UninterruptibleThread;
   }
 
   /** Spark may find a cached query again by the equality of its tables. */

@@ -16,6 +16,7 @@ import java.util.concurrent.Future;
 import java.util.concurrent.SynchronousQueue;
 import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import java.util.function.Supplier;
 import org.headrace.spark.HeadraceException;
 
@@ -52,7 +53,7 @@ public final class Planners {
   /** Called from Python when a session context opens. */
   public static void register(String context, Planner planner) {
     LIVE.put(
-        context, new Context((operation, question) -> call(() -> planner.call(operation, question)), planner, false));
+        context, new Context((operation, question) -> call(context, () -> planner.call(operation, question)), planner, false));
   }
 
   /** For a context of a Spark Connect session, by a name that no other session has: Py4J does not lead to its process. */
@@ -153,10 +154,17 @@ public final class Planners {
     return answer;
   }
 
-  private static String call(Callable<String> question) {
+  /** User code may take as long as it likes, but not longer than its context lives. */
+  private static String call(String context, Callable<String> question) {
     Future<String> answer = CALLERS.submit(question);
     try {
-      return answer.get();
+      while (true) {
+        try {
+          return answer.get(1, TimeUnit.SECONDS);
+        } catch (TimeoutException e) {
+          live(context);
+        }
+      }
     } catch (InterruptedException e) {
       Thread.currentThread().interrupt();
       throw failed("ScanEndedError", "the query was cancelled while its provider planned");

@@ -109,7 +109,7 @@ public final class HeadraceScan
 
   /** Of a stream: for another scan of it, with the columns that this one has, or fewer. */
   public HeadraceScanBuilder newBuilder() {
-    return new HeadraceScanBuilder(context(), tableId(), table, readSchema, streams);
+    return new HeadraceScanBuilder(context(), tableId(), table, readSchema, streams, true);
   }
 
   /** Asks Python to plan a range of the stream; the offsets are JSON. */
@@ -146,7 +146,8 @@ public final class HeadraceScan
 
   /** What {@link GroupedPromisesRule} has to tell Spark; null where Spark asks for it. */
   PlannedBatch groupedBatch() {
-    return batch.isGrouped() ? batch : null;
+    PlannedBatch planned = batch();
+    return planned.isGrouped() ? planned : null;
   }
 
   /** From here on Spark is not told how the rows are partitioned; to be called before the first partition is planned. */
@@ -253,13 +254,13 @@ public final class HeadraceScan
   }
 
   /**
-   * As {@link PlannedBatch#equals}: Spark compares scans in logical plans and batches in physical ones. One that was not
-   * planned is only itself.
+   * As {@link PlannedBatch#equals}: Spark compares scans in logical plans and batches in physical ones. One of a stream is
+   * only itself.
    */
   @Override
   public boolean equals(Object other) {
     return this == other
-        || (other instanceof HeadraceScan scan && batch != null && scan.batch != null && batch.equals(scan.batch));
+        || (other instanceof HeadraceScan scan && !isStream && !scan.isStream && batch().equals(scan.batch()));
   }
 
   @Override

@@ -49,6 +49,7 @@ public final class HeadraceScanBuilder
   private final Negotiation negotiation;
   private final String tableName;
   private final StreamOpener streams;
+  private final boolean isOfRanges;
   private StructType schema;
   private final List<Predicate> pushed = new ArrayList<>();
   private StructType columns;
@@ -61,22 +62,34 @@ public final class HeadraceScanBuilder
   /** {@code streams}: for a table that grows, how it is read as a stream; null for others. */
   public HeadraceScanBuilder(
       String context, String tableId, String tableName, StructType schema, StreamOpener streams) {
+    this(context, tableId, tableName, schema, streams, false);
+  }
+
+  /** {@code isOfRanges}: whether this is known to be for ranges of a stream, and for no batch. */
+  HeadraceScanBuilder(
+      String context,
+      String tableId,
+      String tableName,
+      StructType schema,
+      StreamOpener streams,
+      boolean isOfRanges) {
     this.streams = streams;
+    this.isOfRanges = isOfRanges;
     this.negotiation = new Negotiation(context, tableId);
     this.tableName = tableName;
     this.schema = schema;
     this.columns = schema;
-    negotiation.tell(Words.SETTINGS, settings(streams != null));
+    negotiation.tell(Words.SETTINGS, settings(isOfRanges));
   }
 
   /**
    * What the session says, which Python has to know before it answers the first offer. No join learns from the filters of
    * a stream, whose columns are known before its plans.
    */
-  private static ObjectNode settings(boolean isStream) {
+  private static ObjectNode settings(boolean isOfRanges) {
     ObjectNode settings = Planners.JSON.createObjectNode();
     Versions.partitioningSettings().forEach(settings::put);
-    long most = isStream ? 0 : SQLConf.get().autoBroadcastJoinThreshold();
+    long most = isOfRanges ? 0 : SQLConf.get().autoBroadcastJoinThreshold();
     settings.put(Words.FILTERS_BACK_BYTES, Versions.putsFiltersBack() ? most : 0);
     settings.put(Words.BROADCAST_BYTES, most);
     settings.put(Words.WORK_AT_SOURCE, Boolean.parseBoolean(SQLConf.get().getConfString(WORK_AT_SOURCE, "true")));
@@ -200,9 +213,13 @@ public final class HeadraceScanBuilder
     return true;
   }
 
+  /**
+   * Spark opens a stream without a question, and says afterwards what the scan is for. So does a batch that has nothing to
+   * ask: nothing is lost where it is planned later. One with filters is planned here, as they may add columns.
+   */
   @Override
   public Scan build() {
-    if (streams != null) {
+    if (isOfRanges || (streams != null && !negotiation.hasBegun())) {
       return new HeadraceScan(negotiation, tableName, columns, streams);
     }
     JsonNode plan = negotiation.plan();

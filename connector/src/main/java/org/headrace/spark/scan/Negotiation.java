@@ -79,6 +79,11 @@ final class Negotiation {
     return CLEANER.register(readers, telling(context, Words.RELEASE_PLAN, Map.of(Words.SCAN, id, Words.PLAN, plan)));
   }
 
+  /** Whether Python was asked anything. */
+  boolean hasBegun() {
+    return begun;
+  }
+
   /** Whom to ask. */
   String context() {
     return context;

@@ -7,12 +7,14 @@ import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.VectorUnloader;
 import org.apache.arrow.vector.ipc.message.ArrowRecordBatch;
+import org.apache.arrow.vector.types.Types;
 import org.apache.arrow.vector.types.pojo.Schema;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.arrow.ArrowWriter;
 import org.apache.spark.sql.util.ArrowUtils;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.Place;
 import scala.jdk.javaapi.CollectionConverters;
@@ -30,6 +32,8 @@ public final class RowBatch implements AutoCloseable {
   private final VectorSchemaRoot root;
   private final VectorUnloader unloader;
   private final ColumnWriter[] columns;
+  private final TextWriter[] texts; // those of the columns whose values have any size
+  private final FixedWriter[] fixed;
   private final ArrowWriter others; // null where there are none
   private final ProjectingInternalRow otherColumns;
   private final int capacity;
@@ -70,6 +74,14 @@ public final class RowBatch implements AutoCloseable {
       }
     }
     columns = written.toArray(new ColumnWriter[0]);
+    texts = written.stream().filter(TextWriter.class::isInstance).toArray(TextWriter[]::new);
+    fixed = written.stream().filter(FixedWriter.class::isInstance).toArray(FixedWriter[]::new);
+  }
+
+  /** Whether batches of columns can be added where rows have this schema. */
+  public static boolean takesColumns(Schema schema) {
+    return schema.getFields().stream()
+        .allMatch(field -> ColumnWriter.writes(Types.getMinorTypeForArrowType(field.getType())));
   }
 
   /** To be called while the batch is not full: columns have no room for more, and are written by address. */
@@ -92,6 +104,50 @@ public final class RowBatch implements AutoCloseable {
     }
     rows++;
     bytes += row instanceof UnsafeRow unsafe ? unsafe.getSizeInBytes() : 8L * row.numFields();
+  }
+
+  /**
+   * Adds rows of {@code source}, from row {@code from} on, until it has no more or the batch is full. To be called where
+   * {@link #takesColumns} and while the batch is not full.
+   *
+   * @return how many rows it added
+   */
+  public int add(ColumnarBatch source, int from) {
+    int count = Math.min(source.numRows() - from, capacity - rows);
+    if (texts.length > 0) {
+      count = addTexts(source, from, count);
+    }
+    for (FixedWriter column : fixed) {
+      column.copy(source, from, count, rows);
+    }
+    rows += count;
+    bytes += 8L * columns.length * count;
+    return count;
+  }
+
+  /** Each column gets a share of the room, so that large values of one end the batch; the others go back to its rows. */
+  private int addTexts(ColumnarBatch source, int from, int count) {
+    long before = textBytes();
+    long share = Math.max(1, (MAX_BYTES - bytes) / texts.length);
+    int taken = count;
+    for (TextWriter text : texts) {
+      taken = text.copy(source, from, taken, rows, share);
+    }
+    if (taken < count) {
+      for (TextWriter text : texts) {
+        text.takeBack(rows + taken, rows + count);
+      }
+    }
+    bytes += textBytes() - before;
+    return taken;
+  }
+
+  private long textBytes() {
+    long sum = 0;
+    for (TextWriter text : texts) {
+      sum += text.bytes();
+    }
+    return sum;
   }
 
   public boolean isEmpty() {

@@ -11,6 +11,7 @@ import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonWriterCommitMessage;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.HeadraceMetric;
 import org.headrace.spark.Place;
@@ -33,7 +34,7 @@ final class HeadraceDataWriter implements DataWriter<InternalRow> {
   private final RowBatch batch;
 
   HeadraceDataWriter(PartitionOrigin origin, int partition, StructType type) {
-    Schema schema = Versions.arrowSchema(type, TIME_ZONE);
+    Schema schema = arrowSchema(type);
     place = origin.place(partition);
     batch = new RowBatch(schema);
     BatchSender opened = null;
@@ -45,6 +46,11 @@ final class HeadraceDataWriter implements DataWriter<InternalRow> {
       }
     }
     sender = opened;
+  }
+
+  /** Of the batches that rows of {@code type} are sent in. */
+  static Schema arrowSchema(StructType type) {
+    return Versions.arrowSchema(type, TIME_ZONE);
   }
 
   @Override
@@ -66,7 +72,13 @@ final class HeadraceDataWriter implements DataWriter<InternalRow> {
       sending(
           () -> {
             while (rows.hasNext()) {
-              add(rows.next());
+              InternalRow row = rows.next();
+              if (row instanceof HandedBatch handed) {
+                add(handed);
+                Versions.countRows(rows, handed.batch().numRows() - 1L);
+              } else {
+                add(row);
+              }
             }
             sendRest();
             return null;
@@ -104,6 +116,19 @@ final class HeadraceDataWriter implements DataWriter<InternalRow> {
 
   private void add(InternalRow row) {
     batch.add(row);
+    sendFull();
+  }
+
+  private void add(HandedBatch handed) {
+    ColumnarBatch columns = handed.batch();
+    for (int from = 0; from < columns.numRows(); ) {
+      from += batch.add(columns, from);
+      sendFull();
+    }
+    handed.release();
+  }
+
+  private void sendFull() {
     if (batch.isFull()) {
       batch.send(sender);
     }

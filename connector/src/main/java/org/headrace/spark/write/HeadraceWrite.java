@@ -21,6 +21,7 @@ import org.headrace.spark.HeadraceMetric;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
 import org.headrace.spark.scan.SortKeys;
+import org.headrace.spark.send.RowBatch;
 
 /** One write that Python has agreed to, and how its rows should come; driver JVM, made while Spark plans. */
 public final class HeadraceWrite implements RequiresDistributionAndOrdering {
@@ -71,6 +72,11 @@ public final class HeadraceWrite implements RequiresDistributionAndOrdering {
     ObjectNode question = question().put(Words.QUERY, info.queryId());
     question.set(Words.OPTIONS, Planners.JSON.valueToTree(new HashMap<>(info.options())));
     return new RunningWrite(target, question, published);
+  }
+
+  /** Whether its tasks can be given columns: all are of flat types. */
+  boolean takesColumns() {
+    return RowBatch.takesColumns(HeadraceDataWriter.arrowSchema(target.schema()));
   }
 
   @Override

@@ -1,0 +1,170 @@
+"""The tables of one session context, each with the temporary view that shows it; driver Python, thread-safe."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame
+
+from headrace.errors import (
+    DeregisteredError,
+    HeadraceError,
+    ProducerLostError,
+    RegistrationError,
+    StreamError,
+    TableExistsError,
+    UnsupportedTypeError,
+)
+from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.spark.attached import AttachedSpark
+from headrace.spark.unknown_tables import near_names
+
+
+class SessionTables:
+    """Keeps the registry, Headrace's catalog in Spark and the session's views in step.
+
+    A view may be dropped or replaced in Spark without a word to us: its table is then forgotten when somebody asks for
+    it. Every method may be called from any thread. Errors of Spark's come out as Headrace's.
+    """
+
+    def __init__(self, attached: AttachedSpark, registry: Registry) -> None:
+        self.lock = threading.RLock()
+        """Held while a registration changes; the context's other registrations hold it too."""
+        self._attached = attached
+        self._registry = registry
+        self._closed = False
+
+    def add(self, table: RegisteredTable, *, replace: bool) -> None:
+        """Raises TableExistsError, RegistrationError and UnsupportedTypeError; then nothing is registered."""
+        with self._attached.errors_of_spark():
+            self.check_columns(table)
+            old = self._add_with_view(table, replace=replace)
+        if old is not None:
+            _abandon(old, DeregisteredError(f"the streaming table {old.name!r} was replaced by another table"))
+
+    def check_columns(self, table: RegisteredTable) -> None:
+        """Raises RegistrationError: two columns that Spark does not tell apart would fail every query."""
+        if self._attached.spark.conf.get("spark.sql.caseSensitive") == "true":
+            return
+        seen: dict[str, str] = {}
+        for name in table.schema.names:
+            other = seen.setdefault(name.lower(), name)
+            if other != name:
+                raise RegistrationError(
+                    f"the columns {other!r} and {name!r} of table {table.name!r} differ in case only, and Spark does "
+                    "not tell them apart; rename one, or set spark.sql.caseSensitive to true"
+                )
+
+    def _add_with_view(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
+        with self.lock:
+            self.find(table.name)  # one whose view was dropped is in nobody's way
+            old = self._registry.add(table, replace=replace)
+            try:
+                self._attached.add_table(table)
+                frame = self._attached.spark.table(self.full_name(table))
+                if old is not None or replace:
+                    frame.createOrReplaceTempView(_quoted(table.name))
+                else:
+                    frame.createTempView(_quoted(table.name))
+            except BaseException as error:
+                self._registry.remove(table.name)
+                if old is not None:
+                    self._registry.add(old, replace=False)
+                with suppress(HeadraceError, PySparkException):  # the first error is the one to tell
+                    self._attached.drop_table(table.name)
+                    if old is not None:
+                        self._attached.add_table(old)
+                if not isinstance(error, AnalysisException):
+                    raise
+                if error.getCondition() == "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
+                    raise TableExistsError(
+                        f"the session has a temporary view {table.name!r} already; pass replace=True to replace it"
+                    ) from None
+                own = self._attached.error_behind(error)
+                if isinstance(own, UnsupportedTypeError):  # what the connector found in the table's schema
+                    raise own from None
+                raise RegistrationError(f"Spark refused the table {table.name!r}: {error}") from error
+            return old
+
+    def remove(self, name: str) -> bool:
+        """Whether the table was there. A push table's sink and query end."""
+        with self.lock:
+            table = self.find(name)
+            if table is None:
+                return False
+            with self._attached.errors_of_spark():
+                self._attached.spark.catalog.dropTempView(table.name)
+            self._forget(table, "deregistered")
+        return True
+
+    def find(self, name: str) -> RegisteredTable | None:
+        """The table of this name; None also where its view was dropped or replaced: then it is forgotten here, too."""
+        if not isinstance(name, str):
+            raise TypeError(
+                f"a table's name is a string, not {type(name).__name__}; register_table gives a table its name"
+            )
+        with self.lock:
+            table = self._registry.find(name)
+            if table is None or self._closed:
+                return table
+            with self._attached.errors_of_spark():
+                if self._attached.is_view_of_ours(table.name):
+                    return table
+            self._forget(table, "dropped or replaced in Spark")
+        return None
+
+    def known(self, name: str) -> RegisteredTable:
+        """The table of this name. Raises HeadraceError, with names like it, if there is none."""
+        table = self.find(name)
+        if table is None:
+            raise HeadraceError(f"no table {name!r} is registered here. {near_names(name, self.names())}")
+        return table
+
+    def names(self) -> list[str]:
+        """Sorted."""
+        return [name for name in self._registry.names() if self.find(name) is not None]
+
+    def frame(self, name: str) -> DataFrame:
+        """Raises HeadraceError if there is no such table."""
+        table = self.known(name)
+        with self._attached.errors_of_spark():
+            return self._attached.spark.table(self.full_name(table))
+
+    def full_name(self, table: RegisteredTable) -> str:
+        """By which every session of the application finds it."""
+        return f"{self._attached.catalog}.{_quoted(table.name)}"
+
+    def close(self) -> None:
+        """Forgets all tables; push tables end. Spark is not asked."""
+        self._closed = True
+        for name in self._registry.names():
+            table = self._registry.remove(name)
+            if table is not None:
+                _abandon(table, ProducerLostError(f"the session context of {name!r} was closed"))
+
+    def _forget(self, table: RegisteredTable, how: str) -> None:
+        with self._attached.errors_of_spark():
+            self._attached.drop_table(table.name)
+        self._registry.remove(table.name)
+        _abandon(table, DeregisteredError(f"the streaming table {table.name!r} was {how}"))
+
+
+def check_name(name: str) -> None:
+    """Raises RegistrationError for what cannot be a table's name."""
+    if not isinstance(name, str) or not name.strip():
+        raise RegistrationError(f"a table's name must be a non-empty string, not {name!r}")
+    if "." in name or "`" in name:
+        raise RegistrationError(f"a table's name cannot have a dot or a backtick: {name!r}")
+    if "${" in name:
+        raise RegistrationError(f"a table's name cannot have '${{', which Spark replaces in every query: {name!r}")
+
+
+def _abandon(table: RegisteredTable, error: StreamError) -> None:
+    if table.live is not None:
+        table.live.abandon(error)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"

@@ -1,4 +1,4 @@
-"""Writes of a table's columns: batches are handed over as they are, and anything else comes as rows, with the same values."""
+"""Writes of a table's columns: batches are handed over as they are, anything else comes as rows."""
 
 from __future__ import annotations
 
@@ -146,9 +146,7 @@ def test_dictionaries_and_views_of_a_headrace_table_arrive_as_plain_text(
     table = target(pa.schema([("n", pa.int64()), ("d", pa.string()), ("v", pa.string()), ("s", pa.string())]))
     spark.sql("INSERT INTO t SELECT * FROM source")
     assert last_write(spark).is_of_columns
-    assert in_order(table) == [
-        repr({"n": n, "d": word, "v": word, "s": word}) for n, word in enumerate(words)
-    ]
+    assert in_order(table) == [repr({"n": n, "d": word, "v": word, "s": word}) for n, word in enumerate(words)]
 
 
 def test_columns_of_partitioned_orc_and_parquet_files_arrive(

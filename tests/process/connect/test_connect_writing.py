@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
@@ -48,6 +49,10 @@ def test_connect_session_writes_through_every_door(
     assert [row["id"] for row in table.rows()] == [2, 7]
     spark.sql(f"DELETE FROM {full} WHERE id = 2")
     assert [row["id"] for row in table.rows()] == [7]
+    planned.register_table("columns", pa.table({"id": [3, 4], "name": ["c", None]}))
+    assert "HeadraceHandoff of columns" in spark.sql("EXPLAIN INSERT INTO t SELECT * FROM columns").collect()[0][0]
+    spark.sql("INSERT INTO t SELECT * FROM columns")
+    assert [(row["id"], row["name"]) for row in table.rows()] == [(3, "c"), (4, None), (7, "new")]
     spark.sql(f"TRUNCATE TABLE {full}")
     assert table.rows() == []
     assert spark.table("t").count() == 0

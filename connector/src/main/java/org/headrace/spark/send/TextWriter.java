@@ -16,6 +16,7 @@ final class TextWriter extends ColumnWriter {
   private final BaseVariableWidthVector vector;
   private final boolean isText;
   private final long offsets;
+  private final DecodedTexts texts = new DecodedTexts();
   private long data;
   private long capacity;
   private long used;
@@ -62,13 +63,14 @@ final class TextWriter extends ColumnWriter {
   int copy(ColumnarBatch batch, int from, int count, int at, long maxBytes) {
     ColumnVector source = batch.column(column());
     boolean hasNull = source.hasNull();
+    texts.begin(source);
     long most = used + maxBytes;
     int done = 0;
     while (done < count && used < most) {
       if (hasNull && source.isNullAt(from + done)) {
         setNull(at + done);
       } else if (isText) {
-        UTF8String text = source.getUTF8String(from + done);
+        UTF8String text = texts.at(from + done);
         append(text.getBaseObject(), text.getBaseOffset(), text.numBytes(), at + done);
       } else {
         byte[] bytes = source.getBinary(from + done);

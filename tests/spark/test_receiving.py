@@ -198,7 +198,7 @@ def test_receiver_told_why_the_rows_end_early_tells_its_code(road: Road, seen: P
 def test_receiver_whose_message_is_too_large_answers_with_an_error(road: Road) -> None:
     with road.open(Echo(5, ((0, "large"),))) as sending:
         sending.send(*sending.frames(batches_of(5, 1)))
-        assert "a message of 2097152 bytes" in sending.error()["message"]
+        assert "a message of 2,097,152 bytes" in sending.error()["message"]
 
 
 def test_receiver_whose_code_is_busy_holds_the_sender_and_takes_no_memory(road: Road, seen: Path) -> None:

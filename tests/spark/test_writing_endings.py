@@ -194,7 +194,9 @@ def test_write_that_passes_over_the_end_of_a_failed_query_is_not_believed(
 
 def test_write_that_returns_early_is_an_error(ctx: hr.SessionContext, planned: PlannedTable) -> None:
     planned.plan = Early
-    with pytest.raises(HeadraceError, match=r"Early\.write \(table 't', partition 0\) returned before it had taken all batches"):
+    with pytest.raises(
+        HeadraceError, match=r"Early\.write \(table 't', partition 0\) returned before it had taken all batches"
+    ):
         ctx.collect("INSERT INTO t SELECT id, 'a' FROM range(0, 1000000, 1, 1)")
     assert planned.calls("commit") == []
 
@@ -204,7 +206,11 @@ def test_message_that_is_no_json_is_a_named_error(
     ctx: hr.SessionContext, planned: PlannedTable, message: str, spark: SparkSession
 ) -> None:
     planned.plan = Telling
-    expected = r"Telling\.write \(table 't', partition 0\) returned a message of 2,097,154 bytes" if message == "large" else r"Telling.write returned .* which is no JSON value"
+    expected = (
+        r"Telling\.write \(table 't', partition 0\) returned a message of 2,097,154 bytes"
+        if message == "large"
+        else r"Telling.write returned .* which is no JSON value"
+    )
     frame = spark.range(0, 10, 1, 1).selectExpr("id", "'a' AS name")
     with pytest.raises(PySparkException, match=expected) as error:
         frame.writeTo("t").option("say", message).append()

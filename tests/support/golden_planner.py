@@ -71,7 +71,6 @@ class GoldenTable(JoiningProvider):
     def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
         if self.said.get("raises"):
             raise LookupError("no such page")
-        self.files_written = 1
         return GoldenPlan(request, self.said)
 
 
@@ -84,6 +83,7 @@ class GoldenPlanOfAWrite(hr.WritePlan):
     def commit(self, messages: Sequence[hr.Message]) -> None:
         if messages != [{"rows": 3}, None]:
             raise LookupError("no such page")
+        self.files_written = 1
 
 
 class GoldenSink(hr.WritableProvider):

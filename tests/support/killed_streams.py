@@ -33,7 +33,12 @@ def check_killed_streams(path: Path, postgres: Postgres, kills: int, seed: int) 
         postgres.run(f"CREATE TABLE {name} (epoch bigint, number bigint, text text)")
         specifications.append({"driver": "postgresql", "uri": postgres.uri, "table": name, "staged": staged})
     checkpoints = [path / "checkpoints" / str(number) for number in range(len(specifications))]
-    command = [sys.executable, str(SCRIPTS / "streamed_epochs.py"), json.dumps(specifications), str(path / "checkpoints")]
+    command = [
+        sys.executable,
+        str(SCRIPTS / "streamed_epochs.py"),
+        json.dumps(specifications),
+        str(path / "checkpoints"),
+    ]
     with (path / "log").open("wb") as log:
         within = _killed(command, checkpoints, kills, random.Random(seed), log)
         epochs = max(_planned(checkpoint) for checkpoint in checkpoints) + 1 + _MORE_EPOCHS

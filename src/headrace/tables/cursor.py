@@ -57,7 +57,7 @@ class Cursor:
         if lookback is not None and (fitting is None or not isinstance(lookback, fitting)):
             expected = "none: of text nobody knows what is how far back" if fitting is None else fitting.__name__
             raise RegistrationError(f"lookback={lookback!r} of {where}: for a cursor of type {type_} it is {expected}")
-        if lookback is not None and not lookback > type(lookback)():
+        if lookback is not None and (lookback <= 0 if isinstance(lookback, int) else lookback <= datetime.timedelta()):
             raise RegistrationError(f"lookback={lookback!r} of {where} must be positive")
         if kind is datetime.date and isinstance(lookback, datetime.timedelta):
             lookback = -(-lookback // _DAY) * _DAY  # a date minus some hours is the same date

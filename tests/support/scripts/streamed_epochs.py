@@ -20,8 +20,9 @@ import pyarrow as pa
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import headrace as hr
 from epochs import SCHEMA, TASKS, rows_of, table_of
+
+import headrace as hr
 
 _LOOK_SECONDS = 0.02
 

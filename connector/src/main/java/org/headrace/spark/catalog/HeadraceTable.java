@@ -40,7 +40,7 @@ final class HeadraceTable
   private final boolean joins;
   private final boolean streams;
   private final boolean neverScanned;
-  private volatile Published published = new Published(); // by the last write that was planned
+  private final Published published = new Published();
   private HeadraceTable original; // held, where Python keeps the table for it
 
   private HeadraceTable(
@@ -161,7 +161,6 @@ final class HeadraceTable
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    published = new Published();
     return new HeadraceWriteBuilder(context, id, name, schema, info, published);
   }
 

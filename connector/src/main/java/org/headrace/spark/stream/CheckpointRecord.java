@@ -2,17 +2,21 @@ package org.headrace.spark.stream;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.File;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.StandardCopyOption;
 import java.util.Set;
 import java.util.TreeSet;
 import java.util.UUID;
 import java.util.function.Supplier;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.types.DataType;
@@ -47,7 +51,7 @@ final class CheckpointRecord {
   String initial(Supplier<String> ask) {
     try {
       FileSystem files = path.getFileSystem(settings());
-      JsonNode record = files.exists(path) ? read(files) : null;
+      JsonNode record = read(files);
       String initial = record == null ? ask.get() : record.get(INITIAL).asText();
       StructType known = record == null ? null : (StructType) DataType.fromJson(record.get(SCHEMA).toString());
       if (known != null) {
@@ -91,17 +95,35 @@ final class CheckpointRecord {
     }
   }
 
+  /** What is there; null where the query begins. */
   private JsonNode read(FileSystem files) throws IOException {
+    if (files instanceof LocalFileSystem local) {
+      File file = local.pathToFile(path);
+      return file.exists() ? Planners.JSON.readTree(Files.readString(file.toPath())) : null;
+    }
+    if (!files.exists(path)) {
+      return null;
+    }
     try (InputStream in = files.open(path)) {
       return Planners.JSON.readTree(new String(in.readAllBytes(), StandardCharsets.UTF_8));
     }
   }
 
-  /** Written beside its place, then moved there: what is read is whole. */
+  /**
+   * Written beside its place, then moved there: what is read is whole. Hadoop starts a process, chmod, for each local file
+   * and folder that it makes: four of them here.
+   */
   private void write(FileSystem files, String initial) throws IOException {
     ObjectNode record = Planners.JSON.createObjectNode().put(INITIAL, initial);
     record.set(SCHEMA, Planners.JSON.readTree(schema.json()));
     Path beside = new Path(path.getParent(), ".headrace." + UUID.randomUUID() + ".tmp");
+    if (files instanceof LocalFileSystem local) {
+      File scratch = local.pathToFile(beside);
+      Files.createDirectories(scratch.getParentFile().toPath());
+      Files.writeString(scratch.toPath(), record.toString());
+      Files.move(scratch.toPath(), local.pathToFile(path).toPath(), StandardCopyOption.ATOMIC_MOVE);
+      return;
+    }
     try (OutputStream out = files.create(beside)) {
       out.write(record.toString().getBytes(StandardCharsets.UTF_8));
     }

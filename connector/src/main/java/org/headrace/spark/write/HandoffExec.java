@@ -76,7 +76,7 @@ public final class HandoffExec extends SparkPlan {
   }
 
   @Override
-  public Map<String, SQLMetric> metrics() {
+  public synchronized Map<String, SQLMetric> metrics() {
     if (metrics == null) {
       metrics =
           Map.from(

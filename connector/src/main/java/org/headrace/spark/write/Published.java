@@ -4,17 +4,18 @@ import java.util.Map;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.headrace.spark.HeadraceMetric;
 
-/** What Python tells of a write when it begins and when it is committed, for Spark's figures; driver JVM, any thread. */
+/** What Python tells of a table's last write, when it begins and is committed, for Spark's figures; driver JVM, any thread. */
 public final class Published {
   private static final int UNKNOWN = -1;
   private volatile String plan;
   private volatile int files = UNKNOWN;
 
-  void setPlan(String description) {
+  void begin(String description) {
     plan = description;
+    files = UNKNOWN;
   }
 
-  void setFiles(int count) {
+  void commit(int count) {
     files = count;
   }
 

@@ -34,7 +34,7 @@ final class RunningWrite {
   HeadraceWriterFactory begin(int partitions, Long epoch) {
     ObjectNode begin = question.deepCopy().put(Words.WRITE, id).put(Words.EPOCH, epoch).put(Words.PARTITIONS, partitions);
     JsonNode plan = Planners.tell(target.context(), Words.BEGIN_WRITE, begin);
-    published.setPlan(plan.get(Words.DESCRIPTION).asText());
+    published.begin(plan.get(Words.DESCRIPTION).asText());
     return new HeadraceWriterFactory(
         PartitionOrigin.of(plan, target.name()), target.schema(), Planners.isRemote(target.context()));
   }
@@ -42,7 +42,7 @@ final class RunningWrite {
   void commit(WriterCommitMessage[] messages) {
     JsonNode files = Planners.tell(target.context(), Words.COMMIT_WRITE, ending(messages)).path(Words.FILES);
     if (files.isInt()) {
-      published.setFiles(files.asInt());
+      published.commit(files.asInt());
     }
   }
 

@@ -60,6 +60,7 @@ import org.headrace.spark.planner.Words;
 import org.headrace.spark.stream.StreamOptions;
 import org.headrace.spark.write.Deletion;
 import org.headrace.spark.write.HeadraceWriteBuilder;
+import org.headrace.spark.write.Published;
 
 /**
  * Checks Java's half of the planner's JSON against the golden questions and answers; run by tests with the path of
@@ -414,7 +415,7 @@ public final class PlannerJsonCheck {
     LogicalWriteInfo info =
         new LogicalWriteInfoImpl(
             "query 1", SCHEMA, new CaseInsensitiveStringMap(options), Optional.empty(), Optional.empty());
-    return new HeadraceWriteBuilder(CONTEXT, "id of " + table, table, SCHEMA, info);
+    return new HeadraceWriteBuilder(CONTEXT, "id of " + table, table, SCHEMA, info, new Published());
   }
 
   /** Of tasks; null where one has none. */

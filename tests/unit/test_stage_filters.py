@@ -179,11 +179,16 @@ def test_batch_of_no_matching_row_gives_nothing() -> None:
 
 
 def test_runtime_filter_drops_rows_while_that_pays() -> None:
-    """It may leave rows in: when it drops hardly any, it is given up."""
-    batch = numbered(c=pa.array(range(1 << 16), LONG))
+    """It may leave rows in: when it drops hardly any, or short ones, it is given up."""
+    keys = pa.array(range(1 << 16), LONG)
+    short, long = numbered(c=keys), numbered(c=keys, text=pa.repeat("x" * 50, len(keys)))
     few = InList(Column("c"), tuple(Literal(i, LONG) for i in range(0, 1 << 16, 7)))
     most = Comparison("<", Column("c"), Literal((1 << 16) - 10, LONG))
-    for learnt, expected in ((few, [9363] * 4), (most, [65526, 65526, 65536, 65536])):
+    for batch, learnt, expected in (
+        (long, few, [9363] * 4),
+        (long, most, [65526, 65526, 65536, 65536]),
+        (short, few, [9363, 9363, 65536, 65536]),
+    ):
         stage = SourceStage(StageWork(runtime_filters=(learnt,)), batch.schema, batch.schema)
         assert [one.num_rows for _ in range(4) for one in stage.add(batch)] == expected
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import WriteError
 
-_LEAST_DAY = pa.scalar(-141_427, pa.int32())  # 1582-10-15: before it readers count days in two calendars
+_LEAST_DAY = -141_427  # 1582-10-15: before it readers count days in two calendars
 _NANOS = 1_000_000_000
 _UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": _NANOS}
 _MOST_SECONDS = (2**63 - 1) // _NANOS
@@ -57,7 +57,7 @@ def _leaves(values: pa.Array) -> Iterator[pa.Array]:
 
 def _check(name: str, values: pa.Array) -> None:
     if pa.types.is_date32(values.type):
-        bad = pc.less(values.cast(pa.int32()), _LEAST_DAY)
+        bad = pc.less(values.cast(pa.int32()), pa.scalar(_LEAST_DAY, pa.int32()))
         why = "days before 1582-10-15 in an ORC file are others to Spark"
     elif pa.types.is_timestamp(values.type):
         unit = _UNITS[values.type.unit]

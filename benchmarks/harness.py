@@ -38,7 +38,8 @@ class Case:
     ``bars`` maps a rival to the ratio to be reached: how many times as long as Headrace it takes at least.
     ``cpu_bars`` maps a rival to how many times its CPU seconds Headrace may use at most. Bars are meant for the full
     size; with ``either`` one of several is enough. ``prepare`` runs once before everything, ``finish`` after it, and
-    neither is measured. ``curve`` names the picture that this case is a point of, and ``x`` where.
+    neither is measured. ``curve`` names the picture that this case is a point of, and ``x`` where. With ``turns``
+    another contender begins each round: whoever begins finds the caches of the one before, and pays for it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Case:
     finish: Callable[[], object] | None = None
     curve: str | None = None
     x: float | None = None
+    turns: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,8 +148,9 @@ def _measured(case: Case, rounds: int, warm_seconds: float) -> Result:
         while runs < case.warmups or time.perf_counter() < until:
             answer = contender.run()
             runs += 1
-    for _ in range(rounds):
-        for contender in case.contenders:
+    for number in range(rounds):
+        first = number % len(case.contenders) if case.turns else 0
+        for contender in (*case.contenders[first:], *case.contenders[:first]):
             gc.collect()
             cpu_before, before = cpu_times(), time.perf_counter()
             answer = contender.run()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -57,6 +59,16 @@ QUERIES = (
 )
 
 
+@contextlib.contextmanager
+def switched_off(ctx: hr.SessionContext) -> Iterator[None]:
+    """Queries that are planned in here get no work at the source."""
+    ctx.spark.conf.set(_SETTING, "false")
+    try:
+        yield
+    finally:
+        ctx.spark.conf.unset(_SETTING)
+
+
 def cases(bench: Bench) -> list[Case]:
     ctx = bench.ctx
     source = Source(bench.rows, "numbered")
@@ -66,17 +78,14 @@ def cases(bench: Bench) -> list[Case]:
     few = pa.table({"k": pa.array(keys, pa.int32()), "wanted": [int(key % 10 == 0) for key in keys]})
     ctx.register_table("few", hr.MemTable(few), replace=True)
 
-    def switched_off(text: str) -> Rows:
-        ctx.spark.conf.set(_SETTING, "false")
-        try:
+    def without(text: str) -> Rows:
+        with switched_off(ctx):
             return bench.sql(text, t="work_source")
-        finally:
-            ctx.spark.conf.unset(_SETTING)
 
     def case(query: Query) -> Case:
         contenders = [
             Contender(HEADRACE, lambda: bench.sql(query.text, t="work_source")),
-            Contender(OFF, lambda: switched_off(query.text)),
+            Contender(OFF, lambda: without(query.text)),
         ]
         bars = {OFF: 1 / query.off}
         if query.memory is not None:

@@ -37,6 +37,7 @@ SOME_CASES: dict[str, Callable[[list[Case | Probe]], Sequence[Case | Probe]]] = 
     "shapes": share,
     "tpcds": lambda cases: cases[2:4],  # the others have a test of their own, and there are 99
     "tpch": lambda cases: cases[:2],  # the others have a test of their own, and there are 22
+    "turns": lambda cases: [cases[0], cases[1], cases[-1]],  # the same queries
 }
 ONE_START = Probe("startup", lambda: startup.first_queries(1, {"headrace": "Headrace"}))  # a JVM takes its time
 BY_NAME = {
@@ -136,6 +137,13 @@ def test_measure_rounds_contenders_alternate_and_finish_runs_after_an_error() ->
     with pytest.raises(ZeroDivisionError):
         measure(replace(case, contenders=[Contender("bad", lambda: 1 / 0)]), 1)
     assert order == ["prepare", "finish"]
+
+
+def test_measure_turns_another_contender_begins_each_round() -> None:
+    order: list[str] = []
+    contenders = [Contender(name, lambda name=name: order.append(name)) for name in "abc"]
+    measure(Case("turns", contenders, warmups=0, turns=True), 4)
+    assert "".join(order) == "abc" + "bca" + "cab" + "abc"
 
 
 def test_ratio_best_of_rival_over_best_of_headrace() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import headrace as hr
 from effort import cases, share
-from stage_queries import compare
+from stage_queries import compare, of_data_source
 
 pytestmark = [pytest.mark.core, pytest.mark.usefixtures("drops_views")]
 
@@ -22,3 +22,10 @@ def test_stage_answers_random_queries_as_spark_does(ctx: hr.SessionContext, tmp_
     counts = compare(ctx, tmp_path, range(part * 1000, part * 1000 + cases(100)))
     assert counts["worked"] >= cases(100) // 6, counts
     assert counts["failed"] <= cases(100) // 4, counts
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.daily
+def test_stage_answers_random_queries_over_a_data_source_as_spark_does(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    counts = compare(ctx, tmp_path, range(50_000, 50_000 + cases(100)), of_data_source)
+    assert counts["worked"] >= cases(100) // 6, counts

@@ -8,15 +8,18 @@ from __future__ import annotations
 import datetime as dt
 import math
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 
 import headrace as hr
 from parquet_queries import literal
@@ -145,6 +148,47 @@ class PlainTable(hr.TableProvider):
             return Rows(self._schema, self._parts, self._said)
         parts = [[batch.select(list(request.projection)) for batch in part] for part in self._parts]
         return Rows(pa.schema([self._schema.field(name) for name in request.projection]), parts, self._said)
+
+
+class FileReader(DataSourceReader):
+    """Half of the file's rows in each of two partitions, all columns."""
+
+    def __init__(self, file: str) -> None:
+        self._file = file
+
+    def partitions(self) -> list[InputPartition]:
+        return [InputPartition(half) for half in range(2)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        rows = pq.read_table(self._file)
+        half = (rows.num_rows + 1) // 2
+        yield from rows.slice(partition.value * half, half).to_batches(max_chunksize=50)
+
+
+class FileSource(DataSource):
+    """The file of the option ``file``, for Spark's own Python Data Source. It knows no pushdown."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "file_of_the_test"
+
+    def schema(self) -> Any:
+        return from_arrow_schema(pq.read_schema(self.options["file"]))
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return FileReader(self.options["file"])
+
+
+Road: TypeAlias = Callable[[str, Random, hr.Statistics | None], hr.TableProvider]
+"""Makes the table of a Parquet file's rows: of its path, chance and what the table says of its size."""
+
+
+def of_provider(file: str, rng: Random, size: hr.Statistics | None) -> hr.TableProvider:
+    return PlainTable(pq.read_table(file), rng, size)
+
+
+def of_data_source(file: str, rng: Random, size: hr.Statistics | None) -> hr.TableProvider:
+    return hr.from_data_source(FileSource, {"file": file})
 
 
 def _batches(part: pa.Table, rng: Random) -> list[pa.RecordBatch]:
@@ -345,14 +389,14 @@ class Queries:
 QUERIES_A_BLOCK = 10
 
 
-def compare(ctx: hr.SessionContext, directory: Path, seeds: range) -> Counter[str]:
+def compare(ctx: hr.SessionContext, directory: Path, seeds: range, road: Road = of_provider) -> Counter[str]:
     """One query a seed, ten of them on the same rows. Raises AssertionError with what differed, and its seed."""
     counts: Counter[str] = Counter()
     block, data = -1, pa.table({})
     for seed in seeds:
         if seed // QUERIES_A_BLOCK != block:
             block = seed // QUERIES_A_BLOCK
-            data = _registered(ctx, directory, block)
+            data = _registered(ctx, directory, block, road)
         rng = Random(seed)
         settings = {name: rng.choice(values) for name, values in SETTINGS.items()}
         query = Queries(rng, ansi=settings["spark.sql.ansi.enabled"] == "true").query()
@@ -364,7 +408,7 @@ def compare(ctx: hr.SessionContext, directory: Path, seeds: range) -> Counter[st
     return counts
 
 
-def _registered(ctx: hr.SessionContext, directory: Path, block: int) -> pa.Table:
+def _registered(ctx: hr.SessionContext, directory: Path, block: int, road: Road) -> pa.Table:
     rng = Random(-1 - block)
     data = random_rows(rng, rng.choice([0, 1, 30, 200, 200]))
     few = random_rows(rng, 12)
@@ -372,7 +416,7 @@ def _registered(ctx: hr.SessionContext, directory: Path, block: int) -> pa.Table
         file = str(directory / f"{block}-{name}.parquet")
         pq.write_table(rows, file)
         ctx.spark.read.parquet(file).createOrReplaceTempView(f"plain_{name}")
-        ctx.register_table(f"worked_{name}", PlainTable(rows, rng, size), replace=True)
+        ctx.register_table(f"worked_{name}", road(file, rng, size), replace=True)
     return data
 
 

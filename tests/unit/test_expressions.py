@@ -225,6 +225,30 @@ def test_normal_form_random_predicates_keep_their_meaning(rng: Random) -> None:
     assert normal_form(expr).evaluate(batch).equals(expr.evaluate(batch))
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        (),
+        (Literal(1, pa.int64()), Literal(None, pa.int64()), Literal(2, pa.int64())),
+        (Literal(1, pa.int64()), Literal(1, pa.int32())),
+        (Literal(-0.0, pa.float64()), Literal(float("nan"), pa.float64())),
+        (Literal(1, pa.int64()), Column("b")),
+        (Column("b"), Literal(1, pa.int64())),
+    ],
+    ids=repr,
+)
+def test_list_of_any_values_pickles(values: tuple[Expr, ...]) -> None:
+    listed = InList(Column("a", ("b",)), values)
+    copy = pickle.loads(pickle.dumps(listed))
+    assert copy == listed
+    assert [getattr(value, "type", None) for value in copy.values] == [getattr(v, "type", None) for v in values]
+
+
+def test_long_list_of_constants_pickles_to_little_more_than_its_values() -> None:
+    listed = InList(Column("a"), tuple(Literal(i * 1000, pa.int64()) for i in range(1000)))
+    assert len(pickle.dumps(listed)) < 8000
+
+
 @settings(max_examples=cases(100), deadline=None)
 @given(st.integers(0, 2**32).map(Random))
 def test_random_predicates_pickle_and_hash(rng: Random) -> None:

@@ -186,11 +186,40 @@ def test_runtime_filter_drops_rows_while_that_pays() -> None:
     most = Comparison("<", Column("c"), Literal((1 << 16) - 10, LONG))
     for batch, learnt, expected in (
         (long, few, [9363] * 4),
-        (long, most, [65526, 65526, 65536, 65536]),
-        (short, few, [9363, 9363, 65536, 65536]),
+        (long, most, [65526, 65536, 65536, 65536]),
+        (short, few, [9363, 65536, 65536, 65536]),
     ):
         stage = SourceStage(StageWork(runtime_filters=(learnt,)), batch.schema, batch.schema)
         assert [one.num_rows for _ in range(4) for one in stage.add(batch)] == expected
+
+
+def test_runtime_filter_behind_another_is_judged_by_the_rows_that_it_looks_at() -> None:
+    """Which are all of the batch: those that the first has dropped are looked up like the others."""
+    keys = pa.array(range(1 << 16), LONG)
+    batch = numbered(c=keys, d=keys, text=pa.repeat("x" * 50, len(keys)))
+    few = InList(Column("c"), tuple(Literal(i, LONG) for i in range(0, 1 << 16, 64)))
+    half = Comparison("<", Column("d"), Literal(1 << 15, LONG))
+    stage = SourceStage(StageWork(runtime_filters=(few, half)), batch.schema, batch.schema)
+    assert [one.num_rows for _ in range(3) for one in stage.add(batch)] == [512, 1024, 1024]
+
+
+def test_long_list_is_walked_once_and_not_for_each_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked = 0
+
+    def children(self: InList) -> tuple[Expr, ...]:
+        nonlocal walked
+        walked += 1
+        return (self.operand, *self.values)
+
+    monkeypatch.setattr(InList, "children", children)
+    batch = numbered(c=pa.array([1, 2, 3], LONG))
+    listed = InList(Column("c"), (Literal(1, LONG), Literal(3, LONG)))
+    stage = SourceStage(StageWork(filters=(listed,)), batch.schema, batch.schema)
+    counts = []
+    for _ in range(3):
+        assert [one.num_rows for one in stage.add(batch)] == [2]
+        counts.append(walked)
+    assert counts[0] == counts[2]
 
 
 @pytest.mark.parametrize("type_", [pa.int8(), pa.int32(), LONG], ids=str)

@@ -43,9 +43,9 @@ _RIGHT_FIRST = {"/", "%"}  # Spark looks at the divisor first
 
 def evaluate(expr: Expr, batch: pa.RecordBatch, ansi: bool = True, time_zone: str | None = None) -> pa.BooleanArray:
     """See ``Expr.evaluate``."""
-    columns = {node for node in expr.walk() if isinstance(node, Column)}
-    rows = Rows({column: _column(column, batch) for column in columns}, batch.num_rows)
-    return Evaluation(ansi, time_zone).truth(expr, rows)
+    evaluation = Evaluation(ansi, time_zone)
+    rows = Rows({column: _column(column, batch) for column in evaluation.columns(expr)}, batch.num_rows)
+    return evaluation.truth(expr, rows)
 
 
 def value_of(
@@ -85,13 +85,43 @@ def _scalar(literal: Literal) -> pa.Scalar:
     return found.scalar()
 
 
+@dataclass(frozen=True)
+class _Facts:
+    """What there is to know of an expression before it is evaluated."""
+
+    expr: Expr
+    columns: frozenset[Column]
+    may_fail: bool
+
+
 class Evaluation:
-    """Evaluates expressions over any number of batches, and keeps the lists of IN from one to the next. One thread."""
+    """Evaluates expressions over any number of batches. One thread.
+
+    What it finds out about an expression it keeps from one batch to the next, by the node's id: a list of IN may have
+    thousands of values, and to walk or to hash them takes long.
+    """
 
     def __init__(self, ansi: bool = True, time_zone: str | None = None) -> None:
         self._ansi = ansi
         self._time_zone = time_zone
-        self._lists: dict[int, tuple[InList, ConstantList | None]] = {}  # by the node's id: a hash of it takes long
+        self._lists: dict[int, tuple[InList, ConstantList | None]] = {}
+        self._facts: dict[int, _Facts] = {}
+
+    def columns(self, expr: Expr) -> frozenset[Column]:
+        """The columns, and fields of columns, that it reads."""
+        return self._known(expr).columns
+
+    def _may_fail(self, expr: Expr) -> bool:
+        return self._known(expr).may_fail
+
+    def _known(self, expr: Expr) -> _Facts:
+        known = self._facts.get(id(expr))
+        if known is None or known.expr is not expr:
+            nodes = list(expr.walk())
+            columns = frozenset(node for node in nodes if isinstance(node, Column))
+            known = _Facts(expr, columns, any(isinstance(node, (Call, Cast)) for node in nodes))
+            self._facts[id(expr)] = known
+        return known
 
     def truth(self, expr: Expr, rows: Rows) -> pa.BooleanArray:
         result = self.value(expr, rows)
@@ -138,7 +168,7 @@ class Evaluation:
     def _where(self, mask: pa.BooleanArray, expr: Expr, rows: Rows, *, truth: bool = False) -> pa.Array:
         """``expr`` in the rows of ``mask``, and null in the others, for which it is not evaluated."""
         evaluated = self.truth if truth else self.value
-        if not _may_fail(expr) or pc.all(mask, min_count=0).as_py():
+        if not self._may_fail(expr) or pc.all(mask, min_count=0).as_py():
             return evaluated(expr, rows)
         found = evaluated(expr, rows.where(mask))
         place = pc.subtract(pc.cumulative_sum(mask.cast(pa.int64())), 1)
@@ -146,7 +176,7 @@ class Evaluation:
 
     def _strictly(self, operands: Sequence[Expr], rows: Rows) -> list[pa.Array]:
         """Operands of a function that is null when one is: the next is not evaluated where one was null."""
-        if not any(map(_may_fail, operands[1:])):
+        if not any(map(self._may_fail, operands[1:])):
             return [self.value(operand, rows) for operand in operands]
         found: list[pa.Array] = []
         present = pa.repeat(pa.scalar(True), rows.count)
@@ -160,7 +190,7 @@ class Evaluation:
     ) -> pa.Array:
         result = self.truth(operands[0], rows)
         for operand in operands[1:]:
-            if _may_fail(operand):
+            if self._may_fail(operand):
                 undecided = pc.fill_null(pc.not_equal(result, decisive), True)
                 result = connect(result, self._where(undecided, operand, rows, truth=True))
             else:
@@ -245,10 +275,6 @@ def _naming(expr: Expr) -> Iterator[None]:
         raise NotImplementedError(f"{error}, in {expr!r}") from None
     except EvaluationError as error:
         raise EvaluationError(error.condition, f"{error.args[1]}, in {expr!r}") from None
-
-
-def _may_fail(expr: Expr) -> bool:
-    return any(isinstance(node, (Call, Cast)) for node in expr.walk())
 
 
 def _chosen(expr: Expr, branches: Sequence[tuple[pa.BooleanArray, pa.Array]], rows: Rows) -> pa.Array:

@@ -168,6 +168,18 @@ class InList(Expr):
     def __repr__(self) -> str:
         return f"{_operand(self.operand)} IN ({_listed(self.values)})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Constants of one type without an object for each: a join may tell thousands, and each task unpickles them."""
+        type_ = self.values[0].type if self.values and isinstance(self.values[0], Literal) else None
+        values = [value.value for value in self.values if isinstance(value, Literal) and value.type == type_]
+        if len(values) < len(self.values):
+            return InList, (self.operand, self.values)
+        return _in_constants, (self.operand, type_, values)
+
+
+def _in_constants(operand: Expr, type_: pa.DataType, values: list[Any]) -> InList:
+    return InList(operand, tuple(Literal(value, type_) for value in values))
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class IsNull(Expr):

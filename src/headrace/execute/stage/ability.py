@@ -60,7 +60,7 @@ def why_not_runtime_filter(expr: Expr, schema: pa.Schema) -> str | None:
         return f"{len(tests.values):,} keys take longer to look up than rows to send"
     if not isinstance(tests, (Comparison, InList)):
         return "it is no list or range of keys"
-    return why_not_filter(expr, schema)
+    return _why_not_computed(tests, schema, True, pa.bool_())
 
 
 def _why_not_function(function: AggregateFunction, schema: pa.Schema, ansi: bool) -> str | None:

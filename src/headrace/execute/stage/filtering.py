@@ -12,8 +12,8 @@ from headrace.expr.evaluation import Evaluation
 from headrace.expr.nodes import And, Expr, legs
 from headrace.expr.normal_form import TRUE, normal_form
 
-_TRIED_ROWS = 128 * 1024
-"""A runtime filter is tried on so many rows before it is judged."""
+_TRIED_ROWS = 32 * 1024
+"""A runtime filter is tried on so many rows before it is judged, and again after each so many."""
 _LEAST_SAVED_BYTES = 40
 """One that saves fewer for each row that it looks at costs more than it saves: Spark reads and joins short rows as fast
 as keys are looked up here."""
@@ -40,7 +40,7 @@ class RowFilter:
             if learnt.pays:
                 before = batch.num_rows if mask is None else mask.true_count
                 mask = self._and(mask, rows.value(learnt.expr, self._evaluation))
-                learnt.judge(before, mask.true_count, batch.nbytes / max(1, batch.num_rows))
+                learnt.judge(batch, before - mask.true_count)
         return rows if mask is None else rows.where(mask)
 
     @staticmethod
@@ -58,9 +58,10 @@ class _Learnt:
         self._seen = 0
         self._saved_bytes = 0.0
 
-    def judge(self, before: int, after: int, row_bytes: float) -> None:
-        self._seen += before
-        self._saved_bytes += (before - after) * row_bytes
+    def judge(self, batch: pa.RecordBatch, dropped: int) -> None:
+        """It has looked at all rows of the batch, and dropped so many that were left by others."""
+        self._seen += batch.num_rows
+        self._saved_bytes += dropped * batch.nbytes / max(1, batch.num_rows)
         if self._seen >= _TRIED_ROWS:
             self.pays = self._saved_bytes >= _LEAST_SAVED_BYTES * self._seen
             self._seen, self._saved_bytes = 0, 0.0

@@ -70,7 +70,7 @@ class StageRows:
 
     def value(self, expr: Expr, evaluation: Evaluation) -> pa.Array:
         """``expr`` for each row, in its wire type. Raises as ``wire_column``."""
-        columns = {node for node in expr.walk() if isinstance(node, Column)}
+        columns = evaluation.columns(expr)
         if len(columns) == 1 and self._picked is None and not isinstance(expr, Column):
             (column,) = columns
             array = self._batch.column(column.name)

@@ -173,7 +173,7 @@ class FileSource(DataSource):
         return "file_of_the_test"
 
     def schema(self) -> Any:
-        return from_arrow_schema(pq.read_schema(self.options["file"]))
+        return from_arrow_schema(pq.read_schema(self.options["file"]), prefer_timestamp_ntz=True)
 
     def reader(self, schema: Any) -> DataSourceReader:
         return FileReader(self.options["file"])

@@ -35,7 +35,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--full", action="store_true", help="full size and more rounds: about half an hour")
+    parser.add_argument("--full", action="store_true", help="full size and more rounds: about an hour")
     parser.add_argument("--rows", type=int, help="rows of the pull and push cases (10 M, full: 20 M)")
     parser.add_argument("--rounds", type=int, help="measured rounds of each case (2, full: 5)")
     parser.add_argument("--only", default="", help="run the cases, or the group, whose name contains this")

@@ -6,7 +6,7 @@ import gc
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -100,6 +100,19 @@ class Result:
 
     def timing(self, name: str) -> Timing:
         return next(timing for timing in self.timings if timing.contender == name)
+
+
+def total(name: str, results: Sequence[Result], contenders: Iterable[str], bars: dict[str, float]) -> Result:
+    """The best times of each contender summed over ``results``, with bars for the sums alone."""
+    timings = [
+        Timing(
+            contender,
+            (sum(result.timing(contender).best for result in results),),
+            (sum(result.timing(contender).best_cpu for result in results),),
+        )
+        for contender in contenders
+    ]
+    return Result(Case(name, (), bars), tuple(timings))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import headrace as hr
 from benchmarks.bench import Rows
-from benchmarks.harness import Case, Contender, Result, Timing
+from benchmarks.harness import Case, Contender, Result, total
 from benchmarks.tpcds_data import for_spark, generated, queries, tables
 
 MOST_ROUNDS = 2  # there are 99 queries
@@ -43,13 +43,4 @@ def cases(ctx: hr.SessionContext, scale_factor: float) -> list[Case]:
 
 
 def totals(results: Sequence[Result]) -> Result:
-    """The best times of each contender summed over the queries, with the bar, which is for the sums alone."""
-    timings = [
-        Timing(
-            contender,
-            (sum(result.timing(contender).best for result in results),),
-            (sum(result.timing(contender).best_cpu for result in results),),
-        )
-        for contender in PREFIXES
-    ]
-    return Result(Case(f"tpcds: all {len(results)} queries", (), TOTAL_BARS), tuple(timings))
+    return total(f"tpcds: all {len(results)} queries", results, PREFIXES, TOTAL_BARS)

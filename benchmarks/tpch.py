@@ -12,7 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import headrace as hr
-from benchmarks.harness import Case, Contender, Result, Timing
+from benchmarks.harness import Case, Contender, Result, total
 from benchmarks.tpch_data import TABLES, DuckDB, Rows, dataset, for_spark, generated, is_answer, queries
 
 PARTITIONS = 2
@@ -116,13 +116,4 @@ def cases(ctx: hr.SessionContext, scale_factor: float) -> list[Case]:
 
 
 def totals(results: Sequence[Result]) -> Result:
-    """The best times of each contender summed over the queries, with the bars, which are for the sums alone."""
-    timings = [
-        Timing(
-            contender,
-            (sum(result.timings[place].best for result in results),),
-            (sum(result.timings[place].best_cpu for result in results),),
-        )
-        for place, contender in enumerate(PREFIXES)
-    ]
-    return Result(Case(f"tpch: all {len(results)} queries", (), TOTAL_BARS), tuple(timings))
+    return total(f"tpch: all {len(results)} queries", results, PREFIXES, TOTAL_BARS)

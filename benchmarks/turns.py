@@ -12,11 +12,11 @@ from typing import Any
 import headrace as hr
 from benchmarks import tpcds, tpcds_data, tpch, tpch_data
 from benchmarks.bench import Bench, Rows
-from benchmarks.harness import Case, Contender, Result, Timing
+from benchmarks.harness import Case, Contender, Result, total
 from benchmarks.rivals import HEADRACE
+from benchmarks.tpch import PARQUET
 from benchmarks.work import OFF, switched_off
 
-PARQUET = "Spark's Parquet reader"
 CONTENDERS = (HEADRACE, OFF, PARQUET)
 TOTAL_BARS = {"tpch": {PARQUET: 1.19, OFF: 1 / 1.1}, "tpcds": {PARQUET: 1.28, OFF: 1 / 1.1}}
 
@@ -26,33 +26,25 @@ def cases(bench: Bench) -> list[Case]:
 
 
 def totals(results: Sequence[Result]) -> list[Result]:
-    """The best times of each contender summed over a suite's queries, with the bars, which are for the sums alone."""
+    """One for each suite of which there is more than one query."""
     suites = {suite: [one for one in results if one.case.name.startswith(_name(suite, ""))] for suite in TOTAL_BARS}
-    return [_total(suite, measured) for suite, measured in suites.items() if len(measured) > 1]
-
-
-def _total(suite: str, results: Sequence[Result]) -> Result:
-    timings = [
-        Timing(
-            contender,
-            (sum(result.timing(contender).best for result in results),),
-            (sum(result.timing(contender).best_cpu for result in results),),
-        )
-        for contender in CONTENDERS
+    return [
+        total(_name(suite, f"all {len(measured)} queries"), measured, CONTENDERS, TOTAL_BARS[suite])
+        for suite, measured in suites.items()
+        if len(measured) > 1
     ]
-    return Result(Case(_name(suite, f"all {len(results)} queries"), (), TOTAL_BARS[suite]), tuple(timings))
 
 
 def _tpch(ctx: hr.SessionContext, scale_factor: float) -> list[Case]:
     directory = tpch_data.generated(scale_factor)
-    tpch.register(ctx, directory, (HEADRACE, tpch.PARQUET))
+    tpch.register(ctx, directory, (HEADRACE, PARQUET))
     duck = tpch_data.DuckDB(directory)
     return [
         _case(
             ctx,
             _name("tpch", name),
             tpch_data.for_spark(query, tpch.PREFIXES[HEADRACE]),
-            tpch_data.for_spark(query, tpch.PREFIXES[tpch.PARQUET]),
+            tpch_data.for_spark(query, tpch.PREFIXES[PARQUET]),
             partial(tpch.Answer, query, duck=duck),
         )
         for name, query in tpch_data.queries().items()
@@ -66,7 +58,7 @@ def _tpcds(ctx: hr.SessionContext, scale_factor: float) -> list[Case]:
             ctx,
             _name("tpcds", name),
             tpcds_data.for_spark(query, tpcds.PREFIXES[HEADRACE]),
-            tpcds_data.for_spark(query, tpcds.PREFIXES[tpcds.PARQUET]),
+            tpcds_data.for_spark(query, tpcds.PREFIXES[PARQUET]),
         )
         for name, query in tpcds_data.queries().items()
     ]

@@ -8,7 +8,8 @@ import pytest
 
 import headrace as hr
 from effort import cases, share
-from stage_queries import compare, of_data_source
+from stage_queries import compare
+from stage_tables import of_data_source
 
 pytestmark = [pytest.mark.core, pytest.mark.usefixtures("drops_views")]
 

@@ -151,7 +151,7 @@ class DeregisteredError(StreamError):
 
 
 class LogError(HeadraceError):
-    """Something about what a stream keeps for later."""
+    """The base class of ``OffsetLostError``; nothing raises it itself."""
 
 
 class OffsetLostError(LogError):

@@ -88,6 +88,15 @@ def test_explain_block_says_what_was_negotiated(ctx: hr.SessionContext) -> None:
     }
 
 
+def test_explain_of_one_row_has_no_plural(ctx: hr.SessionContext) -> None:
+    ctx.register_table("one", hr.MemTable({"n": [1]}))
+    found = lines(ctx.explain("SELECT n FROM one LIMIT 1"))
+    assert found["limit"] == "1 row is enough"
+    assert found["statistics"].startswith("1 row, ")
+    assert "(MemTable: 1 row in memory)" in ctx.explain("SELECT n FROM one")
+    assert "offset        the first row" in ctx.explain("SELECT n FROM one OFFSET 1")
+
+
 @pytest.mark.usefixtures("provider_alone")
 def test_explain_count_star_reads_no_columns(stated: hr.SessionContext) -> None:
     found = lines(stated.explain("SELECT count(*) FROM t"))

@@ -83,3 +83,12 @@ def test_errors_page_names_every_error_and_no_other() -> None:
     known = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
     named = set(re.findall(r"`(?:hr\.)?(\w+(?:Error|Timeout))`", text_of("docs/errors.md")))
     assert named == known
+
+
+def test_front_page_leads_to_every_page_for_users() -> None:
+    """All of the site's navigation but the reference, which has an index of its own, and the pages for developers."""
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2].partition("  - For developers:\n")[0]
+    pages = set(re.findall(r"([\w/-]+\.md)$", navigation, re.MULTILINE)) - {"index.md"}
+    assert len(pages) > 20
+    linked = {target.partition("#")[0] for target in LINK.findall(text_of("docs/index.md"))}
+    assert {page for page in pages if not page.startswith("reference/")} - linked == set()

@@ -391,7 +391,7 @@ def test_ready_made_tables_show_what_they_are(tmp_path: Path) -> None:
     assert repr(hr.SimpleTable(AB, iter_nothing)) == "<SimpleTable: iter_nothing gives a, b>"
     assert repr(hr.StreamTable(AB, [lambda: iter([])] * 3)) == "<StreamTable: 3 streams of a, b>"
     assert repr(hr.SortedTable(memory, [hr.SortKey("a")])) == "<SortedTable: <MemTable: 1,000 rows of a, b> by a>"
-    assert repr(hr.DatasetTable(tmp_path)) == "<DatasetTable: 1 files of a>"
+    assert repr(hr.DatasetTable(tmp_path)) == "<DatasetTable: 1 file of a>"
     database = hr.AdbcTable("postgresql", "postgresql://u:secret@db/shop", "public.orders")
     assert repr(database) == "<AdbcTable: public.orders through postgresql>"
     flight = hr.FlightTable("grpc+tls://flight:8815", ["taxi"], token="secret")

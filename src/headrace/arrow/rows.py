@@ -49,9 +49,9 @@ def _row_text(row: pa.Table) -> str:
     return text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}..."
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 row``, ``1,000 rows``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """``1 row``, ``1,000 rows``; ``plural`` where it is not the noun with an s."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
 def _key(value: Any) -> Any:

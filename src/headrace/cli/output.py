@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from headrace.arrow.rows import counted
 from headrace.errors import HeadraceError
 
 _ROW_GROUP_BYTES = 64 << 20
@@ -34,7 +35,7 @@ def writer_to(output: str) -> Callable[[Batches], str]:
     Raises ValueError for a file of another kind or in no directory.
     """
     if output == "-":
-        return lambda result: f"{_write(result, '.csv', sys.stdout.buffer):,} rows"
+        return lambda result: counted(_write(result, ".csv", sys.stdout.buffer), "row")
     path = Path(output)
     if path.suffix not in _FORMATS:
         raise ValueError(f"--output takes a {', '.join(_FORMATS[:-1])} or {_FORMATS[-1]} file, or -; not {output!r}")
@@ -49,7 +50,7 @@ def writer_to(output: str) -> Callable[[Batches], str]:
             unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
-        return f"{rows:,} rows written to {path}"
+        return f"{counted(rows, 'row')} written to {path}"
 
     return write
 
@@ -65,7 +66,7 @@ def print_rows(table: pa.Table, limit: int, console: Console) -> None:
     if table.num_rows > limit:
         note = f"the first {limit:,} rows; there are more (see --limit and --output)"
     else:
-        note = f"{table.num_rows:,} row{'' if table.num_rows == 1 else 's'}"
+        note = counted(table.num_rows, "row")
     console.print(f"\n{note}", highlight=False)
 
 

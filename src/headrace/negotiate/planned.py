@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from headrace.arrow.rows import counted
 from headrace.execute.partition_stream import ScanTask
 from headrace.execute.stage.work import StageWork
 from headrace.expr.nodes import Expr
@@ -153,7 +154,7 @@ def range_text(between: tuple[Offset, Offset]) -> str:
 
 def partitioning_text(partitioning: Partitioning) -> str:
     if isinstance(partitioning, KeyPartitioning):
-        return f"KEY({', '.join(partitioning.columns)}; {partitioning.n} keys)"
+        return f"KEY({', '.join(partitioning.columns)}; {counted(partitioning.n, 'key')})"
     if isinstance(partitioning, HashPartitioning):
         return f"HASH({', '.join(partitioning.columns)}; {partitioning.n} by {partitioning.function})"
     return f"UNKNOWN({partitioning.n})"

@@ -19,6 +19,7 @@ from headrace.arrow.data import is_pandas_frame, reader_of, row_names, table_of
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import NullCheck
 from headrace.arrow.python_values import array_of
+from headrace.arrow.rows import counted
 from headrace.arrow.sizes import COPIED_BYTES
 from headrace.arrow.sources import hint_for
 from headrace.display import html_lines
@@ -167,7 +168,7 @@ class TableSink:
         return [
             stats.state,
             f"{stats.waiting} {room} waiting{spilled}",
-            f"{stats.rows_written:,} rows written",
+            f"{counted(stats.rows_written, 'row')} written",
             f"{stats.rows_delivered:,} delivered",
         ]
 

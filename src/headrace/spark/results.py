@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from headrace.arrow.rows import counted
 from headrace.arrow.types import with_nested
 from headrace.display import html_lines, names_text
 from headrace.errors import HeadraceError, ResultClosedError
@@ -191,7 +192,7 @@ class ResultStream:
         return [
             self._state(),
             f"{done} of {'?' if count is None else count} partitions arrived",
-            f"{self._rows:,} rows in {self._batches:,} batches read",
+            f"{counted(self._rows, 'row')} in {counted(self._batches, 'batch', 'batches')} read",
         ]
 
     def _state(self) -> str:

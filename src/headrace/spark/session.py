@@ -144,8 +144,8 @@ class SessionContext:
     def catalog(self) -> str:
         """The Spark catalog with this context's tables: ``headrace.orders`` is the table behind the view ``orders``.
 
-        It also works where temporary views do not: in other sessions of the application (``newSession``) and in
-        permanent views. If the wanted name is taken, it is the next free one: ``headrace_2``.
+        It also works where temporary views do not: in permanent views, and in other sessions of the application
+        that are made later (``newSession``). If the wanted name is taken, it is the next free one: ``headrace_2``.
         """
         return self._attached.catalog
 
@@ -153,9 +153,10 @@ class SessionContext:
         """Make ``SELECT * FROM name.schema.table`` work, with SHOW SCHEMAS / TABLES, DESCRIBE and VERSION AS OF.
 
         The provider is asked when a query needs something, and its answers are kept: see ``refresh_catalog``. Works in
-        every session of the application. Raises TableExistsError if Spark has a catalog of that name and ``replace`` is
-        false (one that is not this context's cannot be replaced), RegistrationError for a bad name or something that
-        is not a CatalogProvider, HeadraceError in a Spark Connect session with ``planning="server"``.
+        this session, and in later ones of the application. Raises TableExistsError if Spark has a catalog
+        of that name and ``replace`` is false (one that is not this context's cannot be replaced), RegistrationError for
+        a bad name or something that is not a CatalogProvider, HeadraceError in a Spark Connect session with
+        ``planning="server"``.
         """
         self._require_open()
         with self._tables.lock, self._attached.errors_of_spark():

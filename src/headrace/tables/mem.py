@@ -14,6 +14,7 @@ from headrace.arrow.conversion import table_in_types, to_wire
 from headrace.arrow.damage import DamageCheck
 from headrace.arrow.data import table_of
 from headrace.arrow.mismatch import mismatch
+from headrace.arrow.rows import counted
 from headrace.arrow.sending import is_light
 from headrace.arrow.sizes import BATCH_ROWS, LARGE_BYTES, LARGE_ROWS
 from headrace.arrow.sources import BatchSource
@@ -77,7 +78,7 @@ class MemTable(WritableProvider):
         vars(self).update(state, _writing=threading.Lock())
 
     def __repr__(self) -> str:
-        return f"<MemTable: {self._rows.table.num_rows:,} rows of {names_text(self._schema.names)}>"
+        return f"<MemTable: {counted(self._rows.table.num_rows, 'row')} of {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema
@@ -187,7 +188,7 @@ class MemPlan(ExecutionPlan):
         return self._matching(share) if self._filters else _in_types(share.select(self._columns), self.schema)
 
     def describe(self) -> str:
-        return f"{self._table.num_rows:,} rows in memory"
+        return f"{counted(self._table.num_rows, 'row')} in memory"
 
     def statistics(self) -> Statistics:
         """Exact without filters, an upper bound with them."""

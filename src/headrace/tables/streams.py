@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 import pyarrow as pa
 
 from headrace.arguments import checked
+from headrace.arrow.rows import counted
 from headrace.arrow.schemas import SchemaLike, schema_of
 from headrace.arrow.sources import BatchSource
 from headrace.display import names_text
@@ -48,7 +49,7 @@ class StreamTable(TableProvider):
                 )
 
     def __repr__(self) -> str:
-        return f"<StreamTable: {len(self._factories)} streams of {names_text(self._schema.names)}>"
+        return f"<StreamTable: {counted(len(self._factories), 'stream')} of {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema
@@ -72,4 +73,4 @@ class StreamPlan(ExecutionPlan):
         return self._factories[partition]()
 
     def describe(self) -> str:
-        return f"{len(self._factories)} stream{'' if len(self._factories) == 1 else 's'}"
+        return counted(len(self._factories), "stream")

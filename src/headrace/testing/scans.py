@@ -9,6 +9,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from headrace.arrow.rows import counted
 from headrace.arrow.sources import batch_iterator, close_sources
 from headrace.arrow.types import wire_schema
 from headrace.errors import PlanError
@@ -134,9 +135,8 @@ def check_early_stop(probe: Probe, truth: Truth) -> None:
                     next(reading, None)
                 stream.close()
             except USER_ERRORS as error:
-                message = (
-                    f"closing what {name}({partition}) returned after {batches} batches raised {error_text(error)}"
-                )
+                after = counted(batches, "batch", "batches")
+                message = f"closing what {name}({partition}) returned after {after} raised {error_text(error)}"
                 probe.findings.add(Promise.EARLY_STOP, message)
                 return
     with contextlib.suppress(CheckStopped):

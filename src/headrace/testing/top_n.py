@@ -138,7 +138,7 @@ def _check_offset(probe: Probe, truth: Truth, offset: int) -> None:
                 return
         probe.findings.offer(Promise.TOP_N)
         reading = probe.read(probe.plan(Promise.TOP_N, negotiation), Promise.TOP_N)
-        what = f"agreed to leave out the first {counted(offset, 'row')}"
+        what = f"agreed to leave out the first {'row' if offset == 1 else counted(offset, 'row')}"
         expected = max(0, truth.count - offset)
         no_new_rows = check_no_new_rows(probe, truth.table, reading, what, Promise.TOP_N)
         if no_new_rows and reading.table.num_rows != expected:

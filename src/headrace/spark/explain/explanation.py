@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.arrow.rows import counted
 from headrace.negotiate.filters import OfferedFilter
 from headrace.negotiate.planned import PlannedScan, partitioning_text, range_text, sort_key_text
 from headrace.plan import UnknownPartitioning
@@ -158,9 +159,10 @@ def _deeper(scan: PlannedScan) -> list[str]:
         why = f"{_done_here(scan.top_n.here)}{_TOP_N[answer]}{_not_here(scan.top_n.why_not_here)}"
         lines.append(f"  top-n         first {scan.top_n.limit} by {keys}  {who}: {why}")
     if scan.offset is not None:
-        why_not = scan.offset.why_not
-        what = " are left out" if why_not is None else f", not pushed: {why_not}"
-        lines.append(f"  offset        the first {scan.offset.rows} rows{what}")
+        rows, why_not = scan.offset.rows, scan.offset.why_not
+        first, are = ("the first row", "is") if rows == 1 else (f"the first {rows:,} rows", "are")
+        what = f" {are} left out" if why_not is None else f", not pushed: {why_not}"
+        lines.append(f"  offset        {first}{what}")
     if scan.aggregation is not None:
         offered = scan.aggregation
         shown = repr(offered.aggregation) if offered.aggregation is not None else "an aggregation"
@@ -213,7 +215,8 @@ def _not_here(why: str) -> str:
 def _limit(scan: PlannedScan, above: tuple[Step, ...] | None) -> str:
     if scan.limit is not None:
         here = any(one.here for one in scan.filters)
-        return f"{scan.limit} rows are enough{', after the filters that Headrace does' if here else ''}"
+        enough = "1 row is enough" if scan.limit == 1 else f"{scan.limit:,} rows are enough"
+        return f"{enough}{', after the filters that Headrace does' if here else ''}"
     if above is None:
         return "none was offered"
     between: list[str] = []
@@ -293,4 +296,5 @@ def _statistics(scan: PlannedScan) -> str:
     rows, size = scan.statistics.num_rows, scan.statistics.size_in_bytes
     if rows is None and size is None:
         return "unknown: Spark assumes a large table"
-    return f"{'?' if rows is None else format(rows, ',')} rows, {'?' if size is None else format(size, ',')} bytes"
+    counts = ("? rows" if rows is None else counted(rows, "row"), "? bytes" if size is None else counted(size, "byte"))
+    return ", ".join(counts)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.arrow.rows import counted
 from headrace.arrow.sizes import BATCH_ROWS
 from headrace.arrow.types import with_nested
 from headrace.errors import SchemaMismatchError
@@ -144,7 +145,7 @@ class DatasetPlan(ExecutionPlan):
         every = [piece for group in self._partitions for piece in group]
         pieces = [piece for piece in every if isinstance(piece, Piece)]
         rows = sum(piece.rows.num_rows for piece in every if isinstance(piece, MemoryPiece))
-        memory = [f"{rows:,} rows in memory"] if len(pieces) < len(every) else []
+        memory = [f"{counted(rows, 'row')} in memory"] if len(pieces) < len(every) else []
         if memory and not self._total_files:
             return ", ".join([*memory, *self._notes])
         read = len({piece.path for piece in pieces})

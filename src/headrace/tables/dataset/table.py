@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arguments import checked
+from headrace.arrow.rows import counted
 from headrace.arrow.schemas import SchemaLike, schema_of
 from headrace.arrow.types import filterable, is_filterable
 from headrace.display import names_text
@@ -175,7 +176,7 @@ class DatasetTable(PerScanProvider, StreamProvider, WritableProvider):
         self._has_dictionaries = only_files and can_read_dictionaries(of_files[0].format)  # others: when they are read
 
     def __repr__(self) -> str:
-        return f"<DatasetTable: {len(self._parts):,} files of {names_text(self._schema.names)}>"
+        return f"<DatasetTable: {counted(len(self._parts), 'file')} of {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arguments import checked
+from headrace.arrow.rows import counted
 from headrace.errors import HeadraceError
 from headrace.plan import ExecutionPlan, ScanRequest, Statistics, UnknownPartitioning
 from headrace.tables.flight.stream import FlightAccess, FlightEndpoint, FlightStream
@@ -132,7 +133,7 @@ class FlightPlan(ExecutionPlan):
         return FlightStream(self._endpoints[partition], self._access)
 
     def describe(self) -> str:
-        return f"flight, {len(self._endpoints)} endpoint{'' if len(self._endpoints) == 1 else 's'}"
+        return f"flight, {counted(len(self._endpoints), 'endpoint')}"
 
 
 def _descriptor(descriptor: Any) -> Any:

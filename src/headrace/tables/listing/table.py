@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arguments import checked
+from headrace.arrow.rows import counted
 from headrace.arrow.types import value_bytes
 from headrace.display import names_text
 from headrace.errors import EvaluationError
@@ -99,7 +100,7 @@ class ListingTable(TableProvider):
         self._described = frozenset(name.partition(".")[0] for stats in self._stats for name in stats.columns)
 
     def __repr__(self) -> str:
-        return f"<ListingTable: {self._total_files:,} files of {names_text(self._schema.names)}>"
+        return f"<ListingTable: {counted(self._total_files, 'file')} of {names_text(self._schema.names)}>"
 
     def schema(self) -> pa.Schema:
         return self._schema

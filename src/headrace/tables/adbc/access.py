@@ -93,7 +93,7 @@ class AdbcAccess:
         if self.driver == "sqlite":
             check_sqlite_file(dict(self.options).get("uri") or self.uri)
         if self.driver == "duckdb":
-            return open_duckdb(self.uri, {**({"access_mode": "READ_WRITE"} if writes else {}), **dict(self.options)})
+            return open_duckdb(self.uri, dict(self.options), writes=writes)
         options: dict[str, Any] = {"db_kwargs": dict(self.options)} if self.options else {}
         return dbapi.connect(self.uri, autocommit=True, **options)
 

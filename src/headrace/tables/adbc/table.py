@@ -214,14 +214,16 @@ class AdbcTable(AdbcRelation, StreamProvider, WritableProvider):
 
     def _target(self) -> AdbcTarget:
         """Raises WriteError for a driver whose SQL is not known, and for a table that is gone."""
-        schema, access = self._description().schema, self._access
+        described, access = self._description(), self._access
+        schema = described.schema
         if access.dialect is None:
             raise WriteError(
                 f"AdbcTable writes through the drivers postgresql, sqlite and duckdb, not {access.driver!r} (table "
                 f"{self.name})"
             )
         if access.dialect != "postgres":
-            return AdbcTarget(access, self._table, schema, self._upsert_on)
+            numeric = tuple(column.name for column in described.columns.values() if column.numeric)
+            return AdbcTarget(access, self._table, schema, self._upsert_on, numeric=numeric)
         with access.connected() as cursor:
             namespace, casts = postgres_casts(cursor, self._table, schema)
         return AdbcTarget(access, (namespace, self._table[-1]), schema, self._upsert_on, tuple(casts.items()))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
+import enum
 import json
+import os
+import pickle
 import sys
+import threading
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pyspark.cloudpickle
@@ -29,6 +34,8 @@ from pyspark.sql.functions import col
 from pyspark.sql.types import StructType
 
 import headrace as hr
+from headrace.spark.data_source import writers
+from headrace.spark.data_source.writers import WriterPlan
 from versions import has
 from written_files import FileTable
 
@@ -235,6 +242,214 @@ def test_writer_that_breaks_pyspark_s_contract_fails_as_in_spark(
         spark.range(1).writeTo("nothing").append()
     ctx.register_table("left", hr.from_data_source(Sink, {"kind": "leaving", "log": ""}, schema="id BIGINT"))
     spark.range(10).coalesce(1).writeTo("left").append()  # Spark does not mind
+
+
+class Kind(enum.Enum):
+    WHOLE = "whole"
+
+
+class Place(NamedTuple):
+    shard: int
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    path: Path
+    rows: int
+
+
+@dataclass
+class Told(WriterCommitMessage):
+    value: Any
+
+
+class Acting(Told):
+    """A message that would act where it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, (self.value,)
+
+
+class WithEnding(Told):
+    def __del__(self) -> None:
+        Path(self.value).touch()
+
+
+class Keeping(DataSourceWriter):
+    """Its ``commit`` keeps what it is told, in the process that it runs in."""
+
+    committed: ClassVar[list[Any]] = []
+    aborted: ClassVar[list[Any]] = []
+
+    def __init__(self, message: WriterCommitMessage) -> None:
+        self.message = message
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        return self.message
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        Keeping.committed[:] = messages
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        Keeping.aborted[:] = messages
+
+
+def kept(message: WriterCommitMessage) -> WriterPlan:
+    return WriterPlan(Keeping(message), StructType(), "kept")
+
+
+def sent(message: WriterCommitMessage) -> str:
+    """What a task sends for it."""
+    return str(kept(message).write(hr.WriteTask(0, 1), iter(())))
+
+
+VALUES = [
+    *(None, True, 2**70, 1.5, -0.0, float("inf"), "a\ud800\0", b"\0", bytearray(b"x"), Decimal("1.20"), Path("/a b")),
+    *(
+        [1, (2, {3}), frozenset([4])],
+        {1: "a", (1, 2): [None]},
+        Kind.WHOLE,
+        Place(1, "f"),
+        File(Path("f"), 3),
+        Row(a=1, b="x"),
+    ),
+    *(
+        dt.date(2026, 1, 2),
+        dt.datetime(2026, 1, 2, 3, tzinfo=dt.UTC),
+        dt.time(1, 2),
+        dt.timedelta(-1, 3, 4),
+        uuid.UUID(int=7),
+    ),
+    Told(Told([File(Path("f"), 3)])),
+]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_commit_message_of_data_comes_back_as_it_was(value: Any) -> None:
+    plan = kept(Told(value))
+    plan.commit([sent(Told(value))])
+    (found,) = Keeping.committed
+    assert (repr(found), type(found.value), found) == (repr(Told(value)), type(value), Told(value))
+
+
+def test_commit_message_of_a_class_in_a_function_comes_back() -> None:
+    def made() -> type[Told]:
+        class Local(Told):
+            pass
+
+        return Local
+
+    cls = made()
+    plan = kept(cls(1))
+    plan.commit([sent(cls(1))])
+    assert type(Keeping.committed[0]) is cls
+
+
+@pytest.mark.parametrize(
+    "value",
+    [object(), print, int, threading.Lock(), pa.array([1]), [{"a": {1: object()}}]],
+    ids=lambda value: type(value).__name__,
+)
+def test_commit_message_with_more_than_data_is_refused_by_name(value: Any) -> None:
+    with pytest.raises(hr.WriteError, match=r"commit message Told cannot travel to commit .* is not data"):
+        sent(Told(value))
+
+
+def test_commit_message_that_holds_itself_is_refused() -> None:
+    message = Told([])
+    message.value.append(message)
+    with pytest.raises(hr.WriteError, match="commit message Told cannot travel"):
+        sent(message)
+
+
+def test_numbers_of_numpy_in_a_commit_message_arrive_as_numbers() -> None:
+    kept(Told(0)).commit([sent(Told([pa.array([5]).to_numpy()[0], pa.array([2.5]).to_numpy()[0]]))])
+    assert Keeping.committed == [Told([5, 2.5])]
+
+
+def test_pickle_in_place_of_a_commit_message_is_not_opened(tmp_path: Path) -> None:
+    message = base64.b64encode(pickle.dumps(Acting(str(tmp_path / "made")))).decode()
+    plan = kept(Told(0))
+    with pytest.raises(hr.WriteError, match="a commit message cannot be read"):
+        plan.commit([message])
+    plan.abort([message, sent(Told(1)), None])
+    assert Keeping.aborted == [None, Told(1), None]
+    assert not (tmp_path / "made").exists()
+
+
+def forged(name: str, items: Any = None, **attributes: Any) -> str:
+    return json.dumps({"object": [name, items, attributes]})
+
+
+TOLD = f"{Told.__module__}.Told"
+FORGED = {
+    "no text": 5,
+    "no JSON": "{",
+    "no object": '"x"',
+    "another kind": '{"call": ["os.system", "x"]}',
+    "two kinds": '{"list": [], "tuple": []}',
+    "no class": forged("nowhere.Nothing"),
+    "a function": forged("os.system", None, value="x"),
+    "a class that acts": forged("subprocess.Popen", None, args="x"),
+    "a class that acts, as a value": forged(TOLD, value={"object": ["subprocess.Popen", None, {"pid": 1}]}),
+    "a class that acts when it goes": forged(f"{Told.__module__}.WithEnding", value="x"),
+    "a tuple that C made": forged("os.stat_result", [1]),
+    "no member of an enum": forged(TOLD, value={"enum": [f"{Told.__module__}.Kind", "__class__"]}),
+    "a key that is no key": forged(TOLD, value={"dict": [[{"list": []}, 1]]}),
+    "too deep": "[" * 100_000,
+    "deep lists": '{"list": [' * 5_000 + "]}" * 5_000,
+    "no attributes": json.dumps({"object": [TOLD, None, [1]]}),
+}
+
+
+@pytest.mark.parametrize("message", FORGED.values(), ids=list(FORGED))
+def test_forged_commit_message_is_an_error_and_nothing_else(message: Any) -> None:
+    with pytest.raises(hr.WriteError, match="a commit message cannot be read"):
+        kept(Told(0)).commit([message])
+
+
+class ActingWriter(Keeping):
+    """Sends a message that would act where it is unpickled; as a hostile worker does it, or as a friendly one."""
+
+    def __init__(self, options: Any) -> None:
+        self.path, self.hostile = options["path"], options["hostile"] == "true"
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        message = Acting(self.path)
+        if self.hostile:
+            encode = writers.encode_message
+
+            def pickled(message: WriterCommitMessage) -> str:
+                writers.encode_message = encode
+                return base64.b64encode(pyspark.cloudpickle.dumps(message)).decode()
+
+            writers.encode_message = pickled
+        return message
+
+
+class ActingSource(DataSource):
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return ActingWriter(self.options)
+
+
+@pytest.mark.daily("hostile")
+@pytest.mark.parametrize("hostile", [True, False], ids=["hostile", "friendly"])
+def test_commit_message_that_would_act_does_nothing_to_the_driver(
+    ctx: hr.SessionContext, spark: SparkSession, tmp_path: Path, hostile: bool
+) -> None:
+    path = str(tmp_path / "made")
+    Keeping.committed.clear()
+    Keeping.aborted.clear()
+    options = {"path": path, "hostile": hostile}
+    ctx.register_table("acting", hr.from_data_source(ActingSource, options, schema="id BIGINT"))
+    if hostile:
+        with pytest.raises(Exception, match="WriteError: a commit message cannot be read"):
+            spark.range(1).coalesce(1).writeTo("acting").append()
+    else:
+        spark.range(1).coalesce(1).writeTo("acting").append()
+    assert not os.path.exists(path)
+    assert (Keeping.committed, Keeping.aborted) == (([], [None]) if hostile else ([Acting(path)], []))
 
 
 def test_data_source_without_a_writer_is_read_only(ctx: hr.SessionContext, spark: SparkSession) -> None:

@@ -35,6 +35,9 @@ MALFORMED = {
     "a blank in a setting": "host=127.0.0.1 password=Hunter zwei",
     "a quote that does not end": "host=127.0.0.1 password='Hunter-zwei",
     "a quote within a quote": "host=127.0.0.1 password='Hunter'zwei'",
+    "a blank before another setting": "host=127.0.0.1 password=Hunter zwei=1",
+    "& before another parameter": "postgresql://127.0.0.1/shop?password=Hunter&zwei=1",
+    "@ and ? in the password": "postgresql://ann:Hunter@zwei?unter=1@127.0.0.1/shop",
     "settings with a hyphen": "host=127.0.0.1 Hunter-zwei=1",
 }
 WELL_FORMED = [
@@ -46,8 +49,6 @@ WELL_FORMED = [
     "postgresql:///shop?host=/no/such/place&password=Hunter-zwei",
     "host=127.0.0.1 port=1 password='Hunter \\' zwei'",
     "host = 127.0.0.1 port=99999 password=Hunter-zwei",
-    "host=127.0.0.1 password=Hunter zwei=1",  # to PostgreSQL's library, two settings
-    "postgresql://127.0.0.1/shop?password=Hunter&zwei=1",
 ]
 OPTION = {"adbc.password": "Hunter-zwei"}
 
@@ -112,3 +113,40 @@ def test_error_that_keeps_its_text_elsewhere_is_replaced() -> None:
 
     error = AdbcAccess("other", "x", tuple(OPTION.items())).scrubbed(OwnTextError())
     assert str(error) == "OwnTextError: cannot log in with ***"
+
+
+@pytest.mark.parametrize("password", ["x", "a", "error", "syntax", "near"])
+def test_short_password_leaves_errors_as_they_are(password: str) -> None:
+    text = 'syntax error near "max(x)" in shop.db'
+    uris = [f"postgresql://ann:{password}@db/shop", f"host=db password={password}", "x", ""]
+    for uri, options in [(uri, ()) for uri in uris] + [(uri, (("adbc.password", password),)) for uri in uris]:
+        assert str(AdbcAccess("other", uri, options).scrubbed(OSError(text))) == text
+
+
+def test_uri_with_a_short_password_is_hidden_as_a_whole() -> None:
+    uri = "postgresql://ann:x@db/shop"
+    for access in (AdbcAccess("postgresql", uri), AdbcAccess("postgresql", "", (("uri", uri),))):
+        assert str(access.scrubbed(OSError(f"no connection to {uri}: exit"))) == "no connection to <uri>: exit"
+
+
+def test_pieces_of_a_secret_are_shown() -> None:
+    access = AdbcAccess("other", "x", tuple(OPTION.items()))
+    assert str(access.scrubbed(OSError("the Hunter went to Hunter-zwei"))) == "the Hunter went to ***"
+
+
+def test_secret_is_hidden_in_every_form() -> None:
+    uri = "host=db password='it\\'s %41 long' user=ann"
+    for form in ("it\\'s %41 long", "it's %41 long", "it\\'s A long"):
+        assert str(AdbcAccess("postgresql", uri).scrubbed(OSError(f"bad: {form}"))) == "bad: ***"
+
+
+def test_settings_that_postgresql_knows_are_taken() -> None:
+    for setting in (
+        "requirepeer=ann",
+        "require_auth=none",
+        "sslmode=require",
+        "servicefile=x",
+        "load_balance_hosts=disable",
+    ):
+        AdbcAccess("postgresql", f"host=db password=Hunter-zwei {setting}")
+        AdbcAccess("postgresql", f"postgresql://ann:Hunter-zwei@db/shop?{setting}")

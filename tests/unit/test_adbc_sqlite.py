@@ -147,11 +147,29 @@ def test_duckdb_reads_through_its_own_driver(tmp_path: Path) -> None:
 
 
 def test_driver_is_named_with_or_without_its_prefix() -> None:
-    assert driver_name("adbc_driver_sqlite") == driver_name("sqlite") == "sqlite"
+    assert driver_name("adbc_driver_sqlite") == driver_name("sqlite") == driver_name("SQLite3") == "sqlite"
+    for alias in ("postgres", "pg", "PostgreSQL", "adbc_driver_postgresql"):
+        assert repr(hr.AdbcTable(alias, "", "t")) == "<AdbcTable: t through postgresql>"
     for bad in ("", "adbc-driver-sqlite", "os.path"):
         with pytest.raises(ValueError, match="is named like"):
             driver_name(bad)
     assert AdbcAccess("flightsql", "").dialect is None
+
+
+def test_driver_that_is_not_installed_is_an_error_without_advice_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "adbc_driver_halfway"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "dbapi.py").write_text("import no_such_module_of_theirs")
+    monkeypatch.syspath_prepend(tmp_path)
+    for driver, module in [("mysql", "adbc_driver_mysql"), ("halfway", "no_such_module_of_theirs")]:
+        for ask in (hr.AdbcTable(driver, "x", "t").schema, hr.AdbcCatalog(driver, "x").schema_names):
+            with pytest.raises(hr.MissingPackageError, match="knows the drivers postgresql, sqlite, duckdb") as caught:
+                ask()
+            assert repr(module) in str(caught.value)
+            assert "pip" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

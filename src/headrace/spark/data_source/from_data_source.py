@@ -55,7 +55,8 @@ def from_data_source(
 
     A class with ``writer`` or ``streamWriter`` makes a table for INSERT INTO, INSERT OVERWRITE and streaming queries.
     Its writers get rows or Arrow batches with the table's columns, and the options of the writer beside ``options``;
-    ``write`` runs in Spark's Python workers, ``commit`` and ``abort`` in the driver's process. Where the class has no
+    ``write`` runs in Spark's Python workers, ``commit`` and ``abort`` in the driver's process. Messages hold data:
+    numbers, text, bytes, dates, lists, dicts, and dataclasses, named tuples or enums of these. Where the class has no
     ``schema()``, or takes any columns, give ``schema``.
 
     Raises TypeError if ``cls`` is not such a class; ``register_table`` raises what ``schema()`` does, ParseException

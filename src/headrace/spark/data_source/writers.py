@@ -1,17 +1,15 @@
 """Writes through a data source's own writers: of rows or Arrow batches, of statements or streams; driver and workers.
 
 PySpark's contract decides what runs where: ``write`` in the workers, on a copy of the writer, ``commit`` and ``abort``
-in the driver. A commit message is any object that can be pickled, so the driver unpickles what its own tasks answer.
+in the driver. Commit messages travel as data (``messages.py``): the driver unpickles nothing that a task answers.
 """
 
 from __future__ import annotations
 
-import base64
-import pickle
+import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-import cloudpickle
 import pyarrow as pa
 from pyspark.sql import Row
 from pyspark.sql.conversion import ArrowTableToRowsConversion
@@ -26,7 +24,9 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from headrace.arrow.sizes import MOST_PYTHON_ROWS
+from headrace.errors import WriteError
 from headrace.spark.data_source.errors import no_commit_message, type_mismatch
+from headrace.spark.data_source.messages import MessageReader, encode_message
 from headrace.spark.versions import arrow_schema, stream_arrow_writer
 from headrace.write import Message, WritableProvider, WriteMode, WritePlan, WriteRequest, WriteTask
 
@@ -81,7 +81,9 @@ class WriterPlan(WritePlan):
         self._name = name
 
     def write(self, task: WriteTask, batches: Iterator[pa.RecordBatch]) -> Message:
-        """Raises PySparkRuntimeError for what is no commit message. A writer may stop early, as in Spark."""
+        """Raises PySparkRuntimeError for what is no commit message, WriteError for one that is not data. A writer may
+        stop early, as in Spark.
+        """
         schema = arrow_schema(self._struct)
         given = (pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in batches)
         takes_arrow = isinstance(self._writer, (DataSourceArrowWriter, *stream_arrow_writer()))
@@ -90,7 +92,7 @@ class WriterPlan(WritePlan):
             raise no_commit_message(message)
         for _ in batches:
             pass  # Spark does not mind a writer that leaves rows
-        return base64.b64encode(cloudpickle.dumps(message)).decode()
+        return encode_message(message)
 
     def _rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Row]:
         for batch in batches:
@@ -99,10 +101,10 @@ class WriterPlan(WritePlan):
                 yield from ArrowTableToRowsConversion.convert(table, self._struct)
 
     def commit(self, messages: Sequence[Message]) -> None:
-        self._writer.commit(_unpickled(messages))
+        self._writer.commit(_decoded(messages))
 
     def abort(self, messages: Sequence[Message | None]) -> None:
-        self._writer.abort(_unpickled(messages))
+        self._writer.abort(_readable(messages))
 
     def describe(self) -> str:
         return f"data source {self._name}"
@@ -116,11 +118,21 @@ class StreamWriterPlan(WriterPlan):
         self._epoch = epoch
 
     def commit(self, messages: Sequence[Message]) -> None:
-        self._writer.commit(_unpickled(messages), self._epoch)
+        self._writer.commit(_decoded(messages), self._epoch)
 
     def abort(self, messages: Sequence[Message | None]) -> None:
-        self._writer.abort(_unpickled(messages), self._epoch)
+        self._writer.abort(_readable(messages), self._epoch)
 
 
-def _unpickled(messages: Sequence[Message | None]) -> list[WriterCommitMessage | None]:
-    return [None if message is None else pickle.loads(base64.b64decode(message)) for message in messages]
+def _decoded(messages: Sequence[Message]) -> list[WriterCommitMessage]:
+    """Raises WriteError for what no writer's task has sent."""
+    return list(map(MessageReader().read, messages))
+
+
+def _readable(messages: Sequence[Message | None]) -> list[WriterCommitMessage | None]:
+    """For ``abort``, which is called all the same: None for a message that cannot be read."""
+    reader, found = MessageReader(), list[WriterCommitMessage | None]([None] * len(messages))
+    for i, message in enumerate(messages):
+        with contextlib.suppress(WriteError):
+            found[i] = reader.read(message)
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import pyarrow as pa
 from headrace.arrow.batches import batch_without_columns
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.sizes import BATCH_ROWS, COUNTED_ROWS
-from headrace.errors import ScanEndedError
+from headrace.errors import MissingPackageError, ScanEndedError
 from headrace.optional import required
 from headrace.tables.adbc.credentials import check_uri, without_credentials
 from headrace.tables.adbc.duckdb_file import open_duckdb
@@ -22,6 +23,7 @@ from headrace.tables.adbc.sqlite_file import check_sqlite_file, check_sqlite_uri
 
 _PREFIX = "adbc_driver_"
 _DIALECTS = {"postgresql": "postgres", "sqlite": "sqlite", "duckdb": "duckdb"}
+_ALIASES = {**dict.fromkeys(("postgres", "pg", "pgsql"), "postgresql"), "sqlite3": "sqlite"}
 _SQLITE_BATCH_ROWS = "adbc.sqlite.query.batch_rows"
 
 
@@ -93,21 +95,42 @@ class AdbcAccess:
         if self.driver == "sqlite":
             check_sqlite_file(dict(self.options).get("uri") or self.uri)
         if self.driver == "duckdb":
-            return open_duckdb(self.uri, {**({"access_mode": "READ_WRITE"} if writes else {}), **dict(self.options)})
+            return open_duckdb(self.uri, dict(self.options), writes=writes)
         options: dict[str, Any] = {"db_kwargs": dict(self.options)} if self.options else {}
         return dbapi.connect(self.uri, autocommit=True, **options)
 
 
 def driver_name(driver: str) -> str:
-    """``postgresql`` for "postgresql" and for "adbc_driver_postgresql". Raises ValueError for what names no module."""
+    """``postgresql`` for "postgresql", "adbc_driver_postgresql" and other names of a driver that Headrace knows. Raises
+    ValueError for what names no module.
+    """
     name = driver.removeprefix(_PREFIX)
+    known = _ALIASES.get(name.lower(), name.lower())
+    if known in _DIALECTS:
+        return known
     if not name.isidentifier():
-        raise ValueError(f"an ADBC driver is named like 'postgresql' or 'adbc_driver_postgresql', not {driver!r}")
+        raise ValueError(
+            f"an ADBC driver is named like 'postgresql' or 'adbc_driver_postgresql', not {driver!r}; Headrace knows "
+            f"the drivers {', '.join(_DIALECTS)}"
+        )
     return name
 
 
 def _dbapi(driver: str) -> Any:
-    return required(f"{_PREFIX}{driver}.dbapi", f"the ADBC driver {driver!r}, here and on the executors,")
+    """Raises MissingPackageError; one that says what to install for the drivers that Headrace knows only: anybody may
+    have published a package of another one's name.
+    """
+    module = f"{_PREFIX}{driver}.dbapi"
+    if driver in _DIALECTS:
+        return required(module, f"the ADBC driver {driver!r}, here and on the executors,")
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingPackageError(
+            f"there is no ADBC driver {driver!r} here: Python finds no module {error.name!r}. Headrace knows the "
+            f"drivers {', '.join(_DIALECTS)}; any other one is an installed package {_PREFIX}<name>, here and on the "
+            "executors"
+        ) from None
 
 
 class AdbcStream:

@@ -26,7 +26,8 @@ class DatabaseColumn:
     """``sql`` asks for it; what the driver then sends is cast to ``type``.
 
     ``bytewise``: text of which the database calls only equal bytes equal. ``loose``: of no declared type in SQLite,
-    so that what is one value here may be several there (10 and '10').
+    so that what is one value here may be several there (10 and '10'). ``numeric``: SQLite makes numbers of texts that
+    look like them when they are stored here ('0123' becomes 123).
     """
 
     name: str
@@ -34,6 +35,7 @@ class DatabaseColumn:
     sql: str
     bytewise: bool = False
     loose: bool = False
+    numeric: bool = False
 
 
 def columns_of(cursor: Any, dialect: str | None, table: Sequence[str]) -> list[DatabaseColumn]:
@@ -193,14 +195,26 @@ def _sqlite_columns(cursor: Any, table: Sequence[str]) -> list[DatabaseColumn]:
     """From the declared types by SQLite's own rules of affinity; from the first rows where those leave it open."""
     arguments = ", ".join(text_literal(part) for part in reversed(table))
     cursor.execute(f"SELECT name, type FROM pragma_table_xinfo({arguments}) WHERE hidden <> 1 ORDER BY cid")
-    declared = [(str(name), _affinity(str(type_ or "").upper())) for name, type_ in cursor.fetchall()]
-    return [
-        DatabaseColumn(name, type_ or _sampled(cursor, table, name), quoted(name), loose=type_ is None)
-        for name, type_ in declared
-    ]
+    declared = [(str(name), str(type_ or "").upper()) for name, type_ in cursor.fetchall()]
+    any_is_free = any(type_ == "ANY" for _, type_ in declared) and _is_strict(cursor, table)
+    columns = []
+    for name, declaration in declared:
+        type_, free = _affinity(declaration), declaration in ("", "ANY" if any_is_free else "")
+        sampled = type_ or _sampled(cursor, table, name)
+        numeric = type_ is None and not free
+        columns.append(DatabaseColumn(name, sampled, quoted(name), loose=type_ is None, numeric=numeric))
+    return columns
+
+
+def _is_strict(cursor: Any, table: Sequence[str]) -> bool:
+    """Whether SQLite keeps values as they are in columns of the type ANY. It has strict tables since 3.37."""
+    schema = f" AND schema = {text_literal(table[-2])}" if table[1:] else ""
+    cursor.execute(f"SELECT max(strict) FROM pragma_table_list WHERE name = {text_literal(table[-1])}{schema}")
+    return bool(cursor.fetchall()[0][0])
 
 
 def _affinity(declared: str) -> pa.DataType | None:
+    """None where the affinity is SQLite's NUMERIC, or there is none."""
     if "INT" in declared:
         return pa.int64()
     if any(part in declared for part in ("CHAR", "CLOB", "TEXT")):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import unquote
 
 _POSTGRES_SCHEMES = ("postgresql://", "postgres://")
@@ -11,11 +11,12 @@ _SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|credential|auth", re.IGNOR
 _SETTING = re.compile(r"""([\w.]+)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&;]*)""")
 _LIBPQ_SETTING = re.compile(r"""\s*\w+\s*=\s*(?:'(?:[^'\\]|\\.)*'|(?!')(?:[^\s\\]|\\.)*)(?=\s|$)""", re.DOTALL)
 _LIBPQ_NAMES = re.compile(
-    r"service|user|host(addr)?|port|dbname|options|\w+_\w+|keepalives|replication|(ssl|gss|krb)\w+"
+    r"service\w*|user|host(addr)?|port|dbname|options|\w+_\w+|keepalives|replication|(ssl|gss|krb|require)\w+|tty"
 )
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})|%00")
 _HOSTS = re.compile(r"(?:\[[^\[\]]*\]|[^\[\]:,]*)(?::\d*)?(?:,(?:\[[^\[\]]*\]|[^\[\]:,]*)(?::\d*)?)*")
-_FRAGMENT = 5  # a piece of a secret as long as this is not shown either
+_SHORTEST_SECRET = 8  # a shorter one is a part of other words: hidden, it would make errors unreadable
 
 
 def check_uri(driver: str, uri: str) -> None:
@@ -39,7 +40,19 @@ def _wrong_settings(text: str) -> str | None:
     end = 0
     while found := _LIBPQ_SETTING.match(text, end):
         end = found.end()
-    return "it is neither a URL nor a list of settings" if text[end:].strip() else None
+    if text[end:].strip():
+        return "it is neither a URL nor a list of settings"
+    return _unknown_setting([name for name, _ in _SETTING.findall(text)])
+
+
+def _unknown_setting(names: list[str]) -> str | None:
+    """PostgreSQL's library says the name of a setting that it does not know: beside a password, that may be a piece of
+    it, after a blank or an &.
+    """
+    known = [name for name in names if _SECRET_NAME.search(name) or _LIBPQ_NAMES.fullmatch(name)]
+    if len(known) == len(names) or not any(map(_SECRET_NAME.search, names)):
+        return None
+    return "it has a password, and a setting that PostgreSQL does not know, which may be a piece of it"
 
 
 def _wrong_url(rest: str) -> str | None:
@@ -61,56 +74,44 @@ def _wrong_url(rest: str) -> str | None:
         return "the part of host and port is not host:number"
     if any(pair.count("=") != 1 or pair.startswith("=") for pair in pairs):
         return "what follows the ? is not name=value, joined by &"
-    return None
+    names = [pair.partition("=")[0] for pair in pairs]
+    return _unknown_setting([*names, "password"] if ":" in user else names)
 
 
 def without_credentials(error: Exception, uri: str, options: Iterable[tuple[str, str]]) -> Exception:
-    """The error, and those it came from, without secrets in their texts; another where its text cannot be changed."""
-    secrets = [*_secrets(uri), *_option_secrets(options)]
+    """The error, and those it came from, without secrets in their texts; another where its text cannot be changed.
+
+    URIs with secrets are hidden, and whole secrets of eight and more characters; nothing else is.
+    """
+    settings = dict(options)
+    shown_as = {one: "<uri>" for one in (uri, settings.get("uri", "")) if _secrets(one)}
+    named = [value for name, value in settings.items() if _SECRET_NAME.search(name)]
+    for secret in (*_secrets(uri), *_secrets(settings.get("uri", "")), *named):
+        if len(secret) >= _SHORTEST_SECRET:
+            shown_as.setdefault(secret, "***")
     seen: BaseException | None = error
     for _ in range(10):
         if seen is None:
             break
-        seen.args = tuple(_hidden(part, uri, secrets) if isinstance(part, str) else part for part in seen.args)
+        seen.args = tuple(_hidden(part, shown_as) if isinstance(part, str) else part for part in seen.args)
         seen = seen.__cause__ or seen.__context__
     text = str(error)
-    clean = _hidden(text, uri, secrets)
+    clean = _hidden(text, shown_as)
     return error if clean == text else RuntimeError(f"{type(error).__name__}: {clean}")
 
 
-def _hidden(text: str, uri: str, secrets: list[str]) -> str:
-    text = text.replace(uri, "<uri>") if secrets and uri else text
-    hidden = [False] * len(text)
-    for secret in secrets:
-        size = min(len(secret), _FRAGMENT)
-        for start in range(len(secret) - size + 1):
-            for found in re.finditer(re.escape(secret[start : start + size]), text):
-                hidden[found.start() : found.end()] = [True] * size
-    shown = "".join("\0" if hide else char for char, hide in zip(text, hidden, strict=True))
-    return re.sub("\0+", "***", shown)
-
-
-def _option_secrets(options: Iterable[tuple[str, str]]) -> list[str]:
-    found: list[str] = []
-    for name, value in options:
-        found += [value] if _SECRET_NAME.search(name) and value else _secrets(value) if name == "uri" else []
-    return found
+def _hidden(text: str, shown_as: Mapping[str, str]) -> str:
+    """Longer ones first: a secret may be a part of another, or of the URI."""
+    for secret in sorted(shown_as, key=len, reverse=True):
+        text = text.replace(secret, shown_as[secret])
+    return text
 
 
 def _secrets(uri: str) -> list[str]:
-    """Passwords and tokens of a URL or of ``name=value`` settings, as they stand there and decoded.
-
-    A setting of a name that PostgreSQL's library does not know may be a piece of a password with a blank or an &.
-    """
+    """Passwords and tokens of a URL or of ``name=value`` settings, as they stand there and decoded."""
     found = []
     if "://" in uri:
         before_host = uri.partition("://")[2].rpartition("@")[0]
         found.append(before_host.partition(":")[2])
-    settings = [(name, value.strip("'")) for name, value in _SETTING.findall(uri)]
-    found += [value for name, value in settings if _SECRET_NAME.search(name)]
-    if found and (uri.startswith(_POSTGRES_SCHEMES) or "://" not in uri):
-        unknown = [
-            pair for pair in settings if not _SECRET_NAME.search(pair[0]) and not _LIBPQ_NAMES.fullmatch(pair[0])
-        ]
-        found += [part for pair in unknown for part in pair]
-    return [form for secret in found if secret for form in {secret, unquote(secret)}]
+    found += [value.strip("'") for name, value in _SETTING.findall(uri) if _SECRET_NAME.search(name)]
+    return [form for secret in found if secret for form in (secret, unquote(secret), _ESCAPED.sub(r"\1", secret))]

@@ -31,9 +31,10 @@ from headrace.write import WritableProvider, WriteMode, WritePlan, WriteRequest
 class AdbcTable(AdbcRelation, StreamProvider, WritableProvider):
     """A table or view of a database. Columns, filters, aggregates, orders and limits become SQL; rows come as Arrow.
 
-    ``driver`` names the package ``adbc_driver_<name>``, with or without that prefix: "postgresql", "sqlite", "duckdb".
-    With another driver whole columns are read and Spark does the rest. ``uri`` is what the driver connects with,
-    ``db_kwargs`` further options of the driver; neither is shown in EXPLAIN, reprs or errors. ``table`` is a name,
+    ``driver`` names the package ``adbc_driver_<name>``, with or without that prefix: "postgresql" (also "postgres" and
+    "pg"), "sqlite" ("sqlite3"), "duckdb". With another driver whole columns are read and Spark does the rest. ``uri``
+    is what the driver connects with, ``db_kwargs`` further options of the driver; neither is shown in EXPLAIN and
+    reprs, and in errors no URI with a password, nor a whole secret of eight or more characters. ``table`` is a name,
     "schema.name", or a tuple where a name has a dot; names are quoted, so they must match the database's case.
 
     ``partition_on``: an integer, date or timestamp column (nulls are allowed; best with an index); the table is read
@@ -214,14 +215,16 @@ class AdbcTable(AdbcRelation, StreamProvider, WritableProvider):
 
     def _target(self) -> AdbcTarget:
         """Raises WriteError for a driver whose SQL is not known, and for a table that is gone."""
-        schema, access = self._description().schema, self._access
+        described, access = self._description(), self._access
+        schema = described.schema
         if access.dialect is None:
             raise WriteError(
                 f"AdbcTable writes through the drivers postgresql, sqlite and duckdb, not {access.driver!r} (table "
                 f"{self.name})"
             )
         if access.dialect != "postgres":
-            return AdbcTarget(access, self._table, schema, self._upsert_on)
+            numeric = tuple(column.name for column in described.columns.values() if column.numeric)
+            return AdbcTarget(access, self._table, schema, self._upsert_on, numeric=numeric)
         with access.connected() as cursor:
             namespace, casts = postgres_casts(cursor, self._table, schema)
         return AdbcTarget(access, (namespace, self._table[-1]), schema, self._upsert_on, tuple(casts.items()))

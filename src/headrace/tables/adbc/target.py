@@ -18,6 +18,7 @@ from headrace.write import WriteMode, WriteRequest
 
 _EPOCHS = "headrace_epochs"
 _BEGIN = {"postgres": "BEGIN", "sqlite": "BEGIN IMMEDIATE", "duckdb": "BEGIN TRANSACTION"}
+_LOOKS_LIKE_A_NUMBER = r"^[\s\v]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?([\s\v]*|\x00+)$"  # to SQLite
 _SQLITE_WAIT_MS = 60_000  # for another process that writes to the file
 
 
@@ -26,6 +27,7 @@ class AdbcTarget:
     """``table`` with its schema's name, where there is one. ``where``: the condition of an OVERWRITE, in SQL.
 
     ``casts``: columns that the driver's bulk ingest cannot fill, and the types to which PostgreSQL casts what it can.
+    ``numeric``: columns in which SQLite stores text that looks like a number as a number.
     """
 
     access: AdbcAccess
@@ -33,6 +35,7 @@ class AdbcTarget:
     schema: pa.Schema
     upsert_on: tuple[str, ...] = ()
     casts: tuple[tuple[str, str], ...] = ()
+    numeric: tuple[str, ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -52,7 +55,7 @@ class AdbcTarget:
             nonlocal sent
             try:
                 for batch in batches:
-                    self._check_nan(batch)
+                    self._check_sqlite(batch)
                     sent += batch.num_rows
                     yield batch
             except BaseException as error:  # the driver would make a text of it
@@ -72,13 +75,21 @@ class AdbcTarget:
         if stored not in (sent, -1):  # -1: the driver does not count
             raise WriteError(f"of {sent:,} rows {stored:,} were stored in {qualified(table)}")
 
-    def _check_nan(self, batch: pa.RecordBatch) -> None:
-        """SQLite would store a null."""
+    def _check_sqlite(self, batch: pa.RecordBatch) -> None:
+        """Refuse what SQLite would store as another value."""
         if self.access.driver != "sqlite":
             return
         for field, column in zip(batch.schema, batch.columns, strict=True):
             if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
                 raise WriteError(f"SQLite has no NaN, and column {field.name!r} has one: write NULL instead")
+            if field.name in self.numeric and pa.types.is_string(field.type):
+                numbers = column.filter(pc.match_substring_regex(column, _LOOKS_LIKE_A_NUMBER))
+                if len(numbers):
+                    raise WriteError(
+                        f"column {field.name!r} of {qualified(self.table)} gets the text {numbers[0].as_py()[:80]!r}, "
+                        "which SQLite would store as a number, as the declared type of the column has NUMERIC "
+                        "affinity; nothing was written. Declare the column TEXT in the database"
+                    )
 
     def fill(self, cursor: Any, batches: Iterator[pa.RecordBatch], scratch: str) -> None:
         """All rows into the table, within a transaction; through a temporary table ``scratch`` where it is needed."""

@@ -83,8 +83,11 @@ class ScanRequest:
     """What Spark needs from one scan. Every field after ``projection`` is there only because the provider agreed.
 
     ``schema`` holds the needed columns, nested fields pruned, in the order Spark wants them;
-    ``projection`` their top-level names (empty for ``count(*)``); ``filters`` those the provider answered
+    ``projection`` their top-level names; ``filters`` those the provider answered
     EXACT or INEXACT, ANDed; ``limit`` the most rows needed from the whole scan, over all partitions.
+
+    ``projection`` is never empty. Where no column is needed (``count(*)``, ``EXISTS``), it has the cheapest one, and
+    Headrace drops it again: the column of the smallest fixed-width type, the first column where there is none.
 
     ``order``: only the first ``limit`` rows in this order are needed (top-n). ``offset``: rows to leave out first,
     after filters and order; ``limit`` rows are needed after them. ``aggregation``: the scan yields aggregates, and

@@ -197,7 +197,12 @@ class ExecutionPlan(ABC):
 
     @abstractmethod
     def execute(self, partition: int) -> BatchSource:
-        """Produce partition ``partition`` lazily, batch by batch, each with exactly ``self.schema``.
+        """Produce partition ``partition`` lazily, batch by batch, with the columns of ``self.schema``.
+
+        What is yielded is best a RecordBatch of that schema, which is passed on as it is. It may also be a Table, a
+        frame, an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``, a list of dicts (a missing key is a null)
+        or of tuples, or a dict of columns, with columns in any order and of other types: they are cast where no value
+        changes, else the query fails with SchemaMismatchError. Such data may be returned too, as one batch.
 
         Runs in a Spark Python worker (EXECUTORS) or on a thread of the user's process (DRIVER), possibly
         for several partitions at once. It may run again for the same partition (task retry, ORDER BY

@@ -186,7 +186,7 @@ class PartitionStream:
         name, where = f"{self.task.plan_name}.execute", f"(table {self.task.table!r}, partition {self.partition})"
         try:
             with self._stop.user_code():
-                found = opened(item, self.task.plan_schema, f"do not fit the plan's schema {where}")
+                found = opened(item, self.task.plan_schema, "do not fit the plan's schema")
         except SchemaMismatchError as error:  # of rows
             raise SchemaMismatchError(f"{name} yielded rows of other types {where}: {error}") from error
         except TypeError as error:

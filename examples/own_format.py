@@ -37,8 +37,8 @@ class MappedFormat(hr.FileFormat):
             raise ValueError("not a mapped file")
         starts = {name: HEADER.size + 8 * rows * i for i, name in enumerate(COLUMNS)}
         buffers = {name: mapped.slice(start, 8 * rows) for name, start in starts.items()}
-        arrays = [pa.Array.from_buffers(COLUMNS[n], rows, [None, buffers[n]]) for n in request.projection or COLUMNS]
-        yield pa.record_batch(arrays, names=list(request.projection or COLUMNS))
+        arrays = [pa.Array.from_buffers(COLUMNS[n], rows, [None, buffers[n]]) for n in request.projection]
+        yield pa.record_batch(arrays, names=list(request.projection))
 
 
 def write(path: Path, times: np.ndarray, readings: np.ndarray) -> None:

@@ -83,8 +83,11 @@ class ScanRequest:
     """What Spark needs from one scan. Every field after ``projection`` is there only because the provider agreed.
 
     ``schema`` holds the needed columns, nested fields pruned, in the order Spark wants them;
-    ``projection`` their top-level names (empty for ``count(*)``); ``filters`` those the provider answered
+    ``projection`` their top-level names; ``filters`` those the provider answered
     EXACT or INEXACT, ANDed; ``limit`` the most rows needed from the whole scan, over all partitions.
+
+    ``projection`` is never empty. Where no column is needed (``count(*)``, ``EXISTS``), it has the cheapest one, and
+    Headrace drops it again: the column of the smallest fixed-width type, the first column where there is none.
 
     ``order``: only the first ``limit`` rows in this order are needed (top-n). ``offset``: rows to leave out first,
     after filters and order; ``limit`` rows are needed after them. ``aggregation``: the scan yields aggregates, and
@@ -194,7 +197,12 @@ class ExecutionPlan(ABC):
 
     @abstractmethod
     def execute(self, partition: int) -> BatchSource:
-        """Produce partition ``partition`` lazily, batch by batch, each with exactly ``self.schema``.
+        """Produce partition ``partition`` lazily, batch by batch, with the columns of ``self.schema``.
+
+        What is yielded is best a RecordBatch of that schema, which is passed on as it is. It may also be a Table, a
+        frame, an object with ``__arrow_c_array__`` or ``__arrow_c_stream__``, a list of dicts (a missing key is a null)
+        or of tuples, or a dict of columns, with columns in any order and of other types: they are cast where no value
+        changes, else the query fails with SchemaMismatchError. Such data may be returned too, as one batch.
 
         Runs in a Spark Python worker (EXECUTORS) or on a thread of the user's process (DRIVER), possibly
         for several partitions at once. It may run again for the same partition (task retry, ORDER BY

@@ -14,6 +14,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 import headrace as hr
+from natural import COUNTING, Natural
 from versions import has
 
 KINDS = pa.schema(
@@ -217,3 +218,14 @@ def test_provider_that_fails_is_told_with_its_own_error(
 ) -> None:
     with pytest.raises(kind, match=text):
         loaded(spark, Moody(where), "moody").collect()
+
+
+def test_rows_that_are_only_counted_are_all_there(spark: SparkSession) -> None:
+    spark.dataSource.register(hr.as_data_source(Natural(), "natural"))
+    spark.read.format("natural").load().createOrReplaceTempView("t")
+    try:
+        for query, expected in COUNTING.items():
+            assert list(map(tuple, spark.sql(query).collect())) == expected, query
+        assert spark.read.schema("id BIGINT").format("natural").load().count() == 10
+    finally:
+        spark.catalog.dropTempView("t")

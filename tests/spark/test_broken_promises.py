@@ -26,13 +26,24 @@ WRONG_TYPE = pa.record_batch({"a": pa.array(["x"])})
         (lambda _: None, "FunctionPlan.execute returned NoneType"),
         (lambda _: 7, "FunctionPlan.execute returned int"),
         (lambda _: [None], "FunctionPlan.execute yielded NoneType"),
-        (lambda _: [{"a": 1}], "FunctionPlan.execute yielded dict, expected pyarrow.RecordBatch"),
-        (lambda _: [pa.Table.from_batches([numbers(1)])], "use Table.to_batches()"),
+        (lambda _: iter([{"a": 1}]), "FunctionPlan.execute yielded dict"),
+        (lambda _: [{"a": 1, "b": 2}], "rows with the key 'b' do not fit"),
+        (lambda _: [pa.table({"a": [1.5]})], "column 'a': a value of type double does not fit"),
         (lambda _: [numbers(1), WRONG_NAME], "b: int64"),
         (lambda _: [WRONG_TYPE], "a: string"),
         (lambda _: pa.Table.from_batches([WRONG_TYPE]), "a: string"),
     ],
-    ids=["None", "int", "yields None", "yields dict", "yields Table", "other name", "other type", "stream, type"],
+    ids=[
+        "None",
+        "int",
+        "yields None",
+        "yields dict",
+        "other key",
+        "value lost",
+        "other name",
+        "other type",
+        "stream, type",
+    ],
 )
 def test_execute_breaking_its_promise_is_a_named_error(
     ctx: hr.SessionContext, placement: hr.Placement, function: Callable[[int], Any], words: str
@@ -47,14 +58,17 @@ def test_execute_breaking_its_promise_is_a_named_error(
 
 
 @placements
-def test_execute_yielding_another_schema_prints_both(ctx: hr.SessionContext, placement: hr.Placement) -> None:
-    schema = pa.schema([("a", pa.int64()), ("b", pa.string())])
-    swapped = pa.record_batch({"b": pa.array(["x"]), "a": pa.array([1], pa.int64())})
-    ctx.register_table("swapped", FunctionTable(lambda _: [swapped], schema=schema, placement=placement))
+def test_execute_yielding_a_value_that_does_not_fit_prints_both_schemas(
+    ctx: hr.SessionContext, placement: hr.Placement
+) -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int8())])
+    wide = pa.record_batch({"b": [1, 1000], "a": [1, 2]})
+    ctx.register_table("wide", FunctionTable(lambda _: [wide], schema=schema, placement=placement))
     with pytest.raises(hr.SchemaMismatchError) as caught:
-        ctx.collect("SELECT * FROM swapped")
-    assert "only the order of the columns differs; mend it with batch.select(['a', 'b'])" in str(caught.value)
-    assert "expected:\n  a: int64\n  b: string\nfound:\n  b: string\n  a: int64" in str(caught.value)
+        ctx.collect("SELECT * FROM wide")
+    assert "column 'b'" in str(caught.value)
+    assert "1000" in str(caught.value)
+    assert "expected:\n  a: int64\n  b: int8\nfound:\n  b: int64\n  a: int64" in str(caught.value)
 
 
 @placements

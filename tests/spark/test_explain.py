@@ -98,9 +98,9 @@ def test_explain_of_one_row_has_no_plural(ctx: hr.SessionContext) -> None:
 
 
 @pytest.mark.usefixtures("provider_alone")
-def test_explain_count_star_reads_no_columns(stated: hr.SessionContext) -> None:
+def test_explain_count_star_names_the_column_by_which_rows_are_counted(stated: hr.SessionContext) -> None:
     found = lines(stated.explain("SELECT count(*) FROM t"))
-    assert found["columns"] == "none (rows are only counted)  [0 of 3]"
+    assert found["columns"] == "a (rows are only counted)  [1 of 3]"
     assert found["partitioning"] == "KEY(a; 2 keys), not used: the query does not read the partitioning column 'a'"
     assert found["ordering"] == "a ASC NULLS FIRST, not used: the query does not read 'a'"
     assert found["statistics"] == "unknown: Spark assumes a large table"

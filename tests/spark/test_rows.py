@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,7 +20,9 @@ from effort import cases
 from headrace.arrow.conversion import to_wire
 from headrace.arrow.types import wire_type
 from lossless import LOSSLESS
+from natural import COUNTING, TEXTS, Natural, natural_rows
 from recording import Batches, Recorder
+from session_settings import session_settings
 
 PLACEMENTS = list(hr.Placement)
 UTC = dt.UTC
@@ -194,9 +197,9 @@ def test_rows_columns_under_one_plan_in_another_order_are_the_named_ones(ctx: hr
 
 
 def test_rows_batch_of_another_type_fails_and_names_both_schemas(ctx: hr.SessionContext) -> None:
-    wrong = pa.record_batch({"a": pa.array([1], pa.int32())})
+    wrong = pa.record_batch({"a": ["1"]})
     ctx.register_table("t", Recorder(pa.schema([("a", pa.int64())]), [[wrong]]))
-    with pytest.raises(hr.SchemaMismatchError, match=r"(?s)expected:\s+.*a: int64.*found:\s+.*a: int32"):
+    with pytest.raises(hr.SchemaMismatchError, match=r"(?s)expected:\s+.*a: int64.*found:\s+.*a: string"):
         ctx.collect("SELECT a FROM t")
 
 
@@ -256,3 +259,47 @@ def test_rows_random_tables_arrive_once(
     with hr.SessionContext(spark) as ctx:
         ctx.register_table("t", Recorder(table.schema, partitions, placement=placement))
         assert_same_rows(ctx.collect("SELECT * FROM t"), table)
+
+
+@pytest.mark.parametrize("at_source", ["true", "false"])
+@pytest.mark.parametrize("kind", ["provider", "SimpleTable"])
+def test_rows_that_are_only_counted_are_all_there(ctx: hr.SessionContext, kind: str, at_source: str) -> None:
+    ctx.register_table("t", Natural() if kind == "provider" else hr.SimpleTable(TEXTS, natural_rows))
+    with session_settings(ctx.spark, {"spark.headrace.workAtSource": at_source}):
+        for query, expected in COUNTING.items():
+            assert list(map(tuple, ctx.sql(query).collect())) == expected, query
+        assert ctx.table("t").count() == 10
+        assert ctx.collect("SELECT count(*) AS n FROM t")["n"].to_pylist() == [10]
+
+
+def test_rows_with_a_schema_are_registered_as_it_says(ctx: hr.SessionContext) -> None:
+    rows = [(1, "a", pd.NaT), (2, pd.NA, pd.Timestamp("2024-01-02"))]
+    ctx.register_table("t", rows, schema="id INT NOT NULL, name STRING, at TIMESTAMP_NTZ")
+    assert ctx.collect("SELECT id, name, year(at) AS y FROM t ORDER BY id").to_pylist() == [
+        {"id": 1, "name": "a", "y": None},
+        {"id": 2, "name": None, "y": 2024},
+    ]
+    with pytest.raises(hr.SchemaMismatchError, match="column 'id'"):
+        ctx.register_table("t", [("one",)], schema="id INT", replace=True)
+    with pytest.raises(hr.RegistrationError, match="schema"):
+        ctx.register_table("t", [(1,)], schema="id NO_TYPE", replace=True)
+    assert ctx.sql("SELECT count(*) FROM t").collect()[0][0] == 2
+    ctx.register_table("t", [], schema="id INT", replace=True)
+    assert ctx.sql("SELECT count(*), max(id) FROM t").collect() == [(0, None)]
+
+
+@pytest.mark.parametrize("placement", list(hr.Placement))
+def test_rows_of_any_data_that_execute_yields_are_read(ctx: hr.SessionContext, placement: hr.Placement) -> None:
+    schema = pa.schema([("a", pa.int64()), ("s", pa.string())])
+
+    def yielded() -> Iterator[Any]:
+        yield [{"a": 1, "s": "x"}, {"a": pd.NA}]
+        yield [(2, "y")]
+        yield pd.DataFrame({"s": ["z"], "a": [3]})
+        yield pa.table({"s": ["u"], "a": pa.array([4], pa.int8())})
+
+    ctx.register_table("t", hr.SimpleTable(schema, yielded, placement=placement))
+    expected = [(1, "x"), (None, None), (2, "y"), (3, "z"), (4, "u")]
+    assert list(map(tuple, ctx.sql("SELECT a, s FROM t").collect())) == expected
+    assert ctx.sql("SELECT count(*), sum(a) FROM t WHERE a > 1").collect() == [(3, 9)]
+    assert len(ctx.sql("SELECT a FROM t LIMIT 3").collect()) == 3

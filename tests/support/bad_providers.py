@@ -247,10 +247,10 @@ class ExecuteReturnsNone(HonestTable):
             return None
 
 
-class ExecuteYieldsTables(HonestTable):
+class ExecuteYieldsSingleRows(HonestTable):
     class OwnPlan(Plan):
         def execute(self, partition: int) -> Any:
-            yield self.projected(self.rows(partition))
+            yield from self.projected(self.rows(partition)).to_pylist()
 
 
 class LastPartitionFails(HonestTable):

@@ -408,3 +408,24 @@ def test_listing_keeps_every_promise(tmp_path: Path, options: dict[str, bool]) -
         provider = hr.ListingTable(tmp_path, ArrowFormat(**options), partition_bytes=partition_bytes)
         report = check_provider(provider, samples=cases(2), planning_budget_s=60)
         assert report.ok, report
+
+
+class Naturally(hr.FileFormat):
+    """As one writes it first: rows are dicts, in the schema that is asked for."""
+
+    def schema(self, file: hr.DataFile) -> str:
+        return "name STRING, id INT"
+
+    def read(self, file: hr.DataFile, request: hr.ScanRequest) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}], schema=request.schema)
+
+
+def test_format_is_asked_for_the_cheapest_column_where_no_column_of_its_files_is_needed(tmp_path: Path) -> None:
+    for year in (2023, 2024):
+        (tmp_path / f"year={year}").mkdir()
+        (tmp_path / f"year={year}" / "rows").touch()
+    provider = hr.ListingTable(tmp_path, Naturally())
+    provider.schema()
+    plan = provider.scan(hr.ScanRequest(pa.schema([]), ()))
+    assert sum(batch.num_rows for i in range(plan.partitioning.n) for batch in plan.execute(i)) == 4
+    assert [row["year"] for row in rows(scan(provider, "year"))] == [2023, 2023, 2024, 2024]

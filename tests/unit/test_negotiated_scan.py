@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
@@ -102,6 +104,75 @@ def test_offer_filters_each_answer_says_who_filters() -> None:
     )
     assert [one.word for one in offered] == ["implied", "unsupported", "exact", "inexact", "unsupported"]
     assert negotiation.plan().request.filters == (is_five(A), is_five(B))
+
+
+class Counted(hr.TableProvider):
+    """Remembers what it was asked for, and has all columns of ``declared``."""
+
+    def __init__(self, declared: pa.Schema) -> None:
+        self.declared = declared
+        self.requests: list[hr.ScanRequest] = []
+
+    def schema(self) -> pa.Schema:
+        return self.declared
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        self.requests.append(request)
+        return Plan(request.schema)
+
+
+def counting(provider: hr.TableProvider) -> Negotiation:
+    negotiation = Negotiation(RegisteredTable.of("t", provider))
+    negotiation.offer_columns(pa.schema([]))
+    return negotiation
+
+
+@pytest.mark.parametrize(
+    ("types", "cheapest"),
+    [
+        ([pa.int64(), pa.string(), pa.int32(), pa.float32()], "c2"),
+        ([pa.string(), pa.int64(), pa.bool_(), pa.int8()], "c2"),
+        ([pa.decimal128(9, 2), pa.timestamp("us"), pa.date32()], "c2"),
+        ([pa.string(), pa.binary()], "c0"),
+        ([pa.struct([("x", pa.int8())]), pa.list_(pa.int8())], "c0"),
+        ([pa.dictionary(pa.int8(), pa.string()), pa.int64()], "c1"),
+        ([pa.null(), pa.int64()], "c1"),
+    ],
+    ids=str,
+)
+def test_request_without_columns_has_the_cheapest_one_and_spark_gets_none(
+    types: list[pa.DataType], cheapest: str
+) -> None:
+    provider = Counted(pa.schema([(f"c{i}", type_) for i, type_ in enumerate(types)]))
+    scan = counting(provider).plan()
+    assert provider.requests[0].projection == (cheapest,)
+    assert provider.requests[0].schema == pa.schema([provider.declared.field(cheapest)])
+    assert scan.schema == pa.schema([])
+    assert scan.only_counts
+
+
+def test_request_of_a_table_without_columns_stays_without() -> None:
+    provider = Counted(pa.schema([]))
+    assert counting(provider).plan().request.projection == ()
+    assert provider.requests[0].schema == pa.schema([])
+
+
+class ScansItself(hr.DatasetTable):
+    requests: ClassVar[list[hr.ScanRequest]] = []
+
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        self.requests.append(request)
+        return super().scan(request)
+
+
+def test_tables_that_count_rows_without_a_column_are_asked_for_none(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1, 2], "b": pa.array([1, 2], pa.int8())}), tmp_path / "rows.parquet")
+    for table in (hr.DatasetTable(tmp_path), hr.SortedTable(hr.DatasetTable(tmp_path), [hr.SortKey("a")])):
+        scan = counting(table).plan()
+        assert scan.request.projection == ()
+        assert sum(batch.num_rows for batch in scan.plan.execute(0)) == 2
+    counting(ScansItself(tmp_path)).plan()
+    assert [request.projection for request in ScansItself.requests] == [("b",)]
 
 
 def test_offer_filters_none_that_is_known_does_not_ask_the_provider() -> None:

@@ -133,18 +133,36 @@ def test_mismatch_ends_with_both_schemas() -> None:
     ],
     ids=["Table", "pandas", "polars", "columns", "row", "rows"],
 )
-def test_yielded_value_that_is_not_a_batch_is_told_how_to_become_one(value: Any, hint: str) -> None:
+def test_value_that_is_not_a_batch_has_a_hint_that_makes_one(value: Any, hint: str) -> None:
     schema = pa.schema([("a", pa.int64())])
-    report = check_provider(hr.SimpleTable(schema, lambda: iter([value])))
-    message = next(finding.message for finding in report.of(Severity.ERROR))
-    assert f"yielded {type(value).__name__}, expected pyarrow.RecordBatch; use " in message
-    assert hint in message
+    assert hint in hint_for(value)
     names = {"value": value, "frame": value, "columns": value, "rows": value, "schema": schema, "pyarrow": pa}
     names["rows"] = value if isinstance(value, list) else [value]
     names["Table"] = value
     call = hint_for(value).removeprefix("; use ").partition(", where")[0]
     made = eval(call, names)
     assert (made[0] if isinstance(made, list) else made).schema.equals(schema)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (None, "yielded NoneType, expected pyarrow.RecordBatch"),
+        ("a", "yielded str, expected pyarrow.RecordBatch"),
+        ((1,), "yielded tuple, expected pyarrow.RecordBatch"),
+        ([1], "yielded list, expected pyarrow.RecordBatch"),
+        (pl.LazyFrame({"a": [1]}), "frame.collect()"),
+        (pl.Series("a", [1]), "a single column, not a table"),
+        ({"a": 1}, "one row is a list of one dict, [row]"),
+        ([{"a": 1}, 2], "item 1 is a int"),
+        ([{"b": 1}], "rows with the key 'b' do not fit the plan's schema"),
+        ([(1, 2)], "rows with 2 values do not fit the plan's schema"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else type(value).__name__,
+)
+def test_yielded_value_that_is_no_data_is_named(value: Any, words: str) -> None:
+    report = check_provider(hr.SimpleTable([("a", pa.int64())], lambda: iter([value])))
+    assert words in next(finding.message for finding in report.of(Severity.ERROR))
 
 
 def test_execute_that_returns_nothing_is_asked_for_a_yield() -> None:

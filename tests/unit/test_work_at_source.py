@@ -237,12 +237,12 @@ def test_aggregation_filtered_here_is_done_here_over_the_columns_it_needs() -> N
     assert negotiation.plan().limit is None
 
 
-def test_aggregation_count_of_all_rows_needs_no_column() -> None:
+def test_aggregation_count_of_all_rows_asks_for_the_cheapest_column() -> None:
     provider = Plain()
     negotiation = negotiation_of(provider)
     assert negotiation.offer_aggregation([], [OfferedFunction("count", None)]).answer is PARTIAL
-    assert negotiation.plan().request.projection == ()
-    assert provider.requests[0].projection == ()
+    assert negotiation.plan().request.projection == ("i",)
+    assert provider.requests[0].projection == ("i",)
 
 
 def test_aggregation_of_a_table_without_partitions_has_one_that_says_zero() -> None:

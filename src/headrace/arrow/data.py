@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from headrace.arrow.python_values import first_changed
+from headrace.arrow.batches import batch_without_columns
+from headrace.arrow.python_values import VALUE_ERRORS, array_of, arrow_array, first_changed, may_change
+from headrace.errors import SchemaMismatchError
 
 
 def table_of(value: Any) -> pa.Table | None:
@@ -33,6 +35,43 @@ def table_of(value: Any) -> pa.Table | None:
     if isinstance(value, dict):
         return _table_of_columns(value)
     return None
+
+
+def opened(value: Any, schema: pa.Schema, misfit: str) -> tuple[pa.Schema, Iterator[pa.RecordBatch]] | None:
+    """The batches of ``value`` and their schema, in its own types; None where it is no data.
+
+    Data is what ``table_of`` takes, of which a stream is read batch by batch, and rows: a list of dicts, in which a key
+    that a row does not have is a null, or of tuples. Rows get the types of ``schema``; ``misfit`` stands in the error
+    for those that do not fit: "cannot be written to x".
+    Raises TypeError as ``table_of`` does; SchemaMismatchError for rows that ``schema`` does not fit.
+    """
+    if isinstance(value, pa.RecordBatch):
+        return value.schema, iter((value,))
+    if (isinstance(value, list) and not value) or is_rows(value) or is_tuples(value):
+        return schema, iter((_batch_of_rows(value, schema, misfit),))
+    if hasattr(value, "__arrow_c_stream__") and not isinstance(value, type) and not is_pandas_frame(value):
+        reader = reader_of(value)
+        return reader.schema, iter(reader)
+    if isinstance(value, dict) and not is_columns(value):
+        raise TypeError("it is a dict of no columns: one row is a list of one dict, [row]")
+    table = table_of(value)
+    return None if table is None else (table.schema, iter(table.to_batches()))
+
+
+def _batch_of_rows(rows: Sequence[Any], schema: pa.Schema, misfit: str) -> pa.RecordBatch:
+    which = f"{misfit}, which has the columns {', '.join(schema.names)}"
+    if is_tuples(rows):
+        names = [getattr(row, "_fields", None) or getattr(row, "__fields__", None) or schema.names for row in rows]
+        if wrong := [row for row, its in zip(rows, names, strict=True) if len(row) != len(its)]:
+            raise SchemaMismatchError(f"rows with {len(wrong[0])} values {which}")
+        # Named tuples, PySpark's Row for one, by their own names; others in the order of the columns.
+        rows = [dict(zip(its, row, strict=True)) for row, its in zip(rows, names, strict=True)]
+    if unknown := [name for name in row_names(rows) if name not in schema.names]:
+        raise SchemaMismatchError(f"rows with the key {unknown[0]!r} {which}")
+    if not schema.names:
+        return batch_without_columns(len(rows))
+    columns = [array_of([row.get(field.name) for row in rows], field) for field in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def reader_of(value: Any) -> pa.RecordBatchReader:
@@ -79,6 +118,11 @@ def is_lazy_frame(value: Any) -> bool:
 def is_rows(value: Any) -> bool:
     """Whether it is a list of dicts; the first item tells."""
     return isinstance(value, (list, tuple)) and bool(value) and isinstance(value[0], Mapping)
+
+
+def is_tuples(value: Any) -> bool:
+    """Whether it is rows that are tuples; what their values are called is not known."""
+    return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(row, tuple) for row in value)
 
 
 def is_batches(value: Any) -> bool:
@@ -145,16 +189,13 @@ def _table_of_columns(columns: Mapping[str, Any]) -> pa.Table:
 
 def _column(name: str, values: Sequence[Any]) -> pa.Array:
     try:
-        array = pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        return arrow_array(values)
+    except VALUE_ERRORS as error:
         raise TypeError(f"the values of column {name!r} are not of one type that Arrow knows: {error}") from error
-    _check_kept(name, values, array)
-    return array
 
 
 def _check_kept(name: str, values: Sequence[Any], array: pa.Array | pa.ChunkedArray) -> None:
-    """pyarrow makes days of instants after a day, UTC of hours without a zone, microseconds of nanoseconds."""
-    if _may_change(array.type) and (found := first_changed(values, array.to_pylist())):
+    if may_change(array.type) and (found := first_changed(values, array.to_pylist())):
         value, kept = found
         raise TypeError(
             f"the values of column {name!r} are not of one type that Arrow knows: {value!r} would become {kept!r} as "
@@ -162,20 +203,11 @@ def _check_kept(name: str, values: Sequence[Any], array: pa.Array | pa.ChunkedAr
         )
 
 
-def _may_change(type_: pa.DataType) -> bool:
-    kind = pa.types
-    if kind.is_nested(type_):
-        return any(_may_change(type_.field(i).type) for i in range(type_.num_fields))
-    if (kind.is_timestamp(type_) or kind.is_duration(type_)) and type_.unit == "ns":
-        return False  # numpy's own, whole
-    return bool(kind.is_temporal(type_) or kind.is_binary(type_))
-
-
 def _converted(value: Any, convert: Any) -> pa.Table:
     """Raises TypeError, for mixed columns and for columns of several lengths alike."""
     try:
         table: pa.Table = convert(value)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+    except VALUE_ERRORS as error:
         text = ", ".join(map(str, error.args))
         raise TypeError(f"the {type(value).__name__} is no table: {text}") from error
     return table

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncIterable, Iterable, Iterator
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import pyarrow as pa
 
 from headrace.arrow.async_batches import AsyncBatches
-from headrace.arrow.data import is_lazy_frame
+from headrace.arrow.data import is_lazy_frame, is_pandas_frame, is_rows, is_tuples, opened
+from headrace.errors import SchemaMismatchError
 
 
 class ArrowStreamExportable(Protocol):
@@ -38,23 +39,36 @@ class Interruptible(Protocol):
         """
 
 
-BatchSource: TypeAlias = (
-    Iterable[pa.RecordBatch] | AsyncIterable[pa.RecordBatch] | pa.RecordBatchReader | ArrowStreamExportable
-)
+class ArrowArrayExportable(Protocol):
+    """Anything that hands out one Arrow batch, a struct of its columns."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> object: ...
+
+
+Rows: TypeAlias = Sequence[Mapping[str, Any]] | Sequence[tuple[Any, ...]]
+"""A list of dicts, in which a key that a row does not have is a null; or of tuples, in the order of the columns."""
+
+Yielded: TypeAlias = pa.RecordBatch | ArrowArrayExportable | ArrowStreamExportable | Rows | Mapping[str, Any]
+"""Data of any number of rows: also a pandas frame, and a dict of columns."""
+
+BatchSource: TypeAlias = Iterable[Yielded] | AsyncIterable[Yielded] | Yielded
 """What ``ExecutionPlan.execute`` may return."""
 
 
-def batch_iterator(source: Any, where: str) -> Iterator[pa.RecordBatch]:
+def batch_iterator(source: Any, where: str) -> Iterator[Any]:
     """Iterates over anything ``execute`` may return. Raises TypeError, naming ``where``, for other things.
 
+    Gives batches, or whatever else the source yields: ``arrow.data.opened`` knows what of it is data.
     To be closed with the source, by ``close_sources(iterator, source)``.
     """
-    if isinstance(source, pa.RecordBatch):
-        return iter((source,))
     if isinstance(source, pa.RecordBatchReader):
         return iter(source)
+    if isinstance(source, (pa.RecordBatch, dict)) or is_pandas_frame(source) or is_rows(source) or is_tuples(source):
+        return iter((source,))
     if hasattr(source, "__arrow_c_stream__"):
         return iter(pa.RecordBatchReader.from_stream(source))
+    if hasattr(source, "__arrow_c_array__"):
+        return iter((source,))
     if _is_async(source):
         return AsyncBatches(source)
     try:
@@ -65,8 +79,31 @@ def batch_iterator(source: Any, where: str) -> Iterator[pa.RecordBatch]:
             hint = "; an async def gives batches if it has a yield, without one it is a coroutine"
         raise TypeError(
             f"{where} returned {type(source).__name__}, expected an iterable or async iterable of "
-            f"pyarrow.RecordBatch, a RecordBatchReader or an object with __arrow_c_stream__{hint}"
+            f"pyarrow.RecordBatch, a RecordBatchReader, a frame, rows or an object with __arrow_c_stream__{hint}"
         ) from None
+
+
+def batches_within(item: Any, *schemas: pa.Schema) -> Iterator[Any]:
+    """The batches of ``item``, which a source gave, in their own types; rows get the first of ``schemas`` that fits.
+
+    What is no data, or does not fit, is given as it is: whoever checks it in the end says so.
+    """
+    if isinstance(item, pa.RecordBatch):
+        yield item
+        return
+    for schema in schemas:
+        with contextlib.suppress(TypeError, SchemaMismatchError):
+            found = opened(item, schema, "")
+            break
+    else:
+        found = None
+    if found is None:
+        yield item
+        return
+    try:
+        yield from found[1]
+    finally:
+        close_sources(found[1])
 
 
 def _is_async(source: Any) -> bool:

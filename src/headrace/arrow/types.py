@@ -7,6 +7,7 @@ columnar readers understand) and *Spark's* (in ``spark_types``).
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -177,6 +178,20 @@ def value_bytes(type_: pa.DataType) -> float | None:
         return int(type_.bit_width) / 8
     except ValueError:
         return None
+
+
+def cheapest_column(schema: pa.Schema) -> pa.Schema:
+    """The column of the smallest fixed-width type, the first column where there is none; no column of an empty schema.
+
+    Dictionaries and extension types are not of a fixed width here: what their values cost depends on more.
+    """
+
+    def width(field: pa.Field) -> float:
+        plain = not pa.types.is_dictionary(field.type) and not isinstance(field.type, pa.BaseExtensionType)
+        size = value_bytes(field.type) if plain else None
+        return math.inf if size is None else size
+
+    return pa.schema([min(schema, key=width)] if len(schema) else [])
 
 
 def with_nested(kind: pa.DataType) -> Iterator[pa.DataType]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.arrow.batches import compacted, halves, indented, same_columns
-from headrace.arrow.conversion import converter
+from headrace.arrow.conversion import batch_converter, converter
 from headrace.arrow.damage import DamageCheck
+from headrace.arrow.data import opened
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import NullCheck
 from headrace.arrow.sending import ColumnsAsTheyAre
@@ -97,7 +98,10 @@ class PartitionStream:
         self.source: Any = source
         self._stop = stop
         stop.watch(source)
-        self._batches: Iterator[pa.RecordBatch] | None = None
+        self._batches: Iterator[Any] | None = None
+        self._item: Iterator[pa.RecordBatch] | None = None
+        """The batches of what the source gave last, while they are read."""
+        self._other: tuple[pa.Schema, Callable[[pa.RecordBatch], pa.RecordBatch]] | None = None
         self._remaining = task.most_rows
         self._rows_read = 0
         self._select = conversion.select
@@ -115,21 +119,25 @@ class PartitionStream:
                 self._stop.watch(self.source)
             self._batches = batch_iterator(self.source, f"{self.task.plan_name}.execute")
         if isinstance(self._batches, pa.RecordBatchReader):  # it may have no batch that could be checked
-            self._check_schema(self._batches.schema, "returned a reader")
+            found = self._batches.schema
+            if not same_columns(found, self.task.plan_schema):
+                self._converter(found, "returned a reader")
         while self._remaining is None or self._remaining > 0:
             with self._stop.user_code():
-                batch = next(self._batches, _END)
-            if batch is _END:
+                item = next(self._batches, _END)
+            if item is _END:
                 self._stop.check()  # a source may end because it was interrupted
                 break
-            batch = self._checked(batch)
-            self._rows_read += batch.num_rows
-            if self._stage is None:
-                yield from self._cut(batch)
-                continue
-            self._check_read(batch)
-            for part in self._stage.add(batch):
-                yield from self._cut(part)
+            for batch in self._checked(item):
+                self._rows_read += batch.num_rows
+                if self._stage is None:
+                    yield from self._cut(batch)
+                else:
+                    self._check_read(batch)
+                    for part in self._stage.add(batch):
+                        yield from self._cut(part)
+                if self._remaining == 0:
+                    break
         for part in () if self._stage is None else self._stage.finish():
             yield from self._cut(part)
 
@@ -158,23 +166,70 @@ class PartitionStream:
     def close(self) -> None:
         """Close the user's generator or reader; whatever that raises passes unchanged. Idempotent."""
         self._stop.watch(None)
-        batches, source = self._batches, self.source
-        self._batches = self.source = None
-        close_sources(batches, source)
+        item, batches, source = self._item, self._batches, self.source
+        self._item = self._batches = self.source = None
+        close_sources(item, batches, source)
 
-    def _checked(self, batch: Any) -> pa.RecordBatch:
-        name = f"{self.task.plan_name}.execute"
-        if not isinstance(batch, pa.RecordBatch):
-            raise SchemaMismatchError(
-                f"{name} yielded {type(batch).__name__}, expected pyarrow.RecordBatch{hint_for(batch)} "
-                f"(table {self.task.table!r}, partition {self.partition})"
-            )
+    def _checked(self, item: Any) -> Iterable[pa.RecordBatch]:
+        """What the source gave, as batches of the plan's schema."""
         expected = self.task.plan_schema
-        if not batch.schema.equals(expected):
-            self._check_schema(batch.schema, "yielded a batch")
-            # Only what is declared nullable differs; small batches can be merged only if their schemas are equal.
-            batch = pa.RecordBatch.from_arrays(batch.columns, schema=expected)
-        return batch
+        if isinstance(item, pa.RecordBatch):
+            if item.schema.equals(expected):
+                return (item,)
+            if same_columns(item.schema, expected):
+                # Only what is declared nullable differs; small batches can be merged only if their schemas are equal.
+                return (pa.RecordBatch.from_arrays(item.columns, schema=expected),)
+        return self._conforming(item)
+
+    def _conforming(self, item: Any) -> Iterator[pa.RecordBatch]:
+        """Data of another kind, or of other types, as batches of the plan's schema, where that loses nothing."""
+        name, where = f"{self.task.plan_name}.execute", f"(table {self.task.table!r}, partition {self.partition})"
+        try:
+            with self._stop.user_code():
+                found = opened(item, self.task.plan_schema, "do not fit the plan's schema")
+        except SchemaMismatchError as error:  # of rows
+            raise SchemaMismatchError(f"{name} yielded rows of other types {where}: {error}") from error
+        except TypeError as error:
+            raise SchemaMismatchError(f"{name} yielded {type(item).__name__} {where}: {error}") from error
+        if found is None:
+            raise SchemaMismatchError(
+                f"{name} yielded {type(item).__name__}, expected pyarrow.RecordBatch, a Table, a frame or a list of "
+                f"dicts{hint_for(item)} {where}"
+            )
+        schema, self._item = found
+        convert = None if schema.equals(self.task.plan_schema) else self._converter(schema, "yielded a batch")
+        while True:
+            with self._stop.user_code():
+                batch = next(self._item, None)
+            if batch is None:
+                break
+            yield batch if convert is None else convert(batch)
+        close_sources(self._item)
+        self._item = None
+
+    def _converter(self, found: pa.Schema, what: str) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """From batches of another schema to the plan's. Raises SchemaMismatchError where no values would fit."""
+        if self._other is not None and self._other[0].equals(found, check_metadata=True):
+            return self._other[1]
+        expected = self.task.plan_schema
+        name, where = f"{self.task.plan_name}.execute", f"(table {self.task.table!r}, partition {self.partition})"
+        convert = batch_converter(found, expected)
+        if convert is None:
+            raise SchemaMismatchError(
+                f"{name} {what} whose schema is not the plan's {where}\n{mismatch(expected, found)}"
+            )
+        buffers = DamageCheck(found, read=found.names)
+
+        def converted(batch: pa.RecordBatch) -> pa.RecordBatch:
+            self._refuse_damage(buffers.damage(batch))
+            try:
+                return convert(batch)
+            except SchemaMismatchError as error:
+                both = f"expected:\n{indented(expected)}\nfound:\n{indented(found)}"
+                raise SchemaMismatchError(f"{name} {what} whose values do not fit {where}: {error}\n{both}") from error
+
+        self._other = found, converted
+        return converted
 
     def _converted(self, batch: pa.RecordBatch, unconverted: dict[str, pa.Array]) -> Iterator[pa.RecordBatch]:
         """The batch in wire types, except for the columns of ``unconverted``.
@@ -232,14 +287,6 @@ class PartitionStream:
             raise SchemaMismatchError(
                 f"{self.task.plan_name}.execute yielded a broken batch (table {self.task.table!r}, "
                 f"partition {self.partition}): {damage}"
-            )
-
-    def _check_schema(self, found: pa.Schema, what: str) -> None:
-        expected = self.task.plan_schema
-        if not same_columns(found, expected):
-            raise SchemaMismatchError(
-                f"{self.task.plan_name}.execute {what} whose schema is not the plan's "
-                f"(table {self.task.table!r}, partition {self.partition})\n{mismatch(expected, found)}"
             )
 
     def _check_nulls(self, batch: pa.RecordBatch) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
+from headrace.arrow.types import cheapest_column
 from headrace.execute.stage.work import StageWork
 from headrace.expr.nodes import Column, Expr
 from headrace.negotiate.aggregates import (
@@ -38,7 +39,7 @@ from headrace.negotiate.stage import (
 from headrace.negotiate.top_n import OfferedOffset, OfferedTopN, answered_offset, answered_top_n
 from headrace.negotiate.verifying import hash_unverified, promises_of, with_verified_columns
 from headrace.plan import Aggregation, Partitioning, ScanRequest, SortKey, Statistics, UnknownPartitioning
-from headrace.provider import AggregatePushdown, JoinType, NestedLiterals, Pushdown, for_scan
+from headrace.provider import AggregatePushdown, CountingProvider, JoinType, NestedLiterals, Pushdown, for_scan
 from headrace.stream import Offset
 from headrace.tables.wrapping import innermost
 
@@ -99,6 +100,12 @@ class Negotiation:
         if not self._told_estimates:
             self._told_estimates = [provider_statistics(self.table, self._provider)]
         return self._told_estimates[0]
+
+    @property
+    def _counts_rows(self) -> bool:
+        """Whether a scan may be asked for no column."""
+        provider = innermost(self._provider)
+        return isinstance(provider, CountingProvider) and provider.counts_rows()
 
     @property
     def _filters_here(self) -> tuple[Expr, ...]:
@@ -248,7 +255,11 @@ class Negotiation:
         return tuple(name for name in self.table.schema.names if name in filtered and name not in self.schema.names)
 
     def request(self, added_columns: Sequence[str] = (), runtime_filters: tuple[Expr, ...] = ()) -> ScanRequest:
-        """What the provider is asked to arrange: all that it agreed to, and the columns that Headrace's stage needs."""
+        """What the provider is asked to arrange: all that it agreed to, and the columns that Headrace's stage needs.
+
+        Where neither Spark nor the stage needs a column, the cheapest one is asked for, as pyarrow makes no rows of
+        values without a column: ``pa.RecordBatch.from_pylist(rows, pa.schema([]))`` is empty.
+        """
         schema = self._rows(added_columns)
         aggregation = None
         if self.aggregation is not None and self._aggregates and not self.aggregation.here:
@@ -257,6 +268,8 @@ class Negotiation:
         if work is not None:
             schema = pa.schema([]) if work.aggregation is not None else schema
             schema = with_stage_columns(schema, work, self.table.schema)
+        if not schema.names and aggregation is None and not self._counts_rows:
+            schema = cheapest_column(self.table.schema)
         ordered = self.top_n is not None and not self.top_n.here and self.top_n.answer is not Pushdown.UNSUPPORTED
         limit = None if self.limit is None or self._filters_here else max(0, self.limit - self.offset)
         return ScanRequest(

@@ -77,6 +77,13 @@ class PlannedScan:
         """Whether it yields the rows of a join."""
         return any(join.joined is not None for join in self.joins)
 
+    @property
+    def only_counts(self) -> bool:
+        """Whether neither Spark nor Headrace's stage needs a value: a column of ``request`` is there to count rows."""
+        sent = self.schema.names if self.group_names is None else ()
+        needed = {*sent, *(() if self.work is None else self.work.columns())}
+        return self.request.aggregation is None and needed.isdisjoint(self.request.projection)
+
     def name_in_rows(self, column: str) -> str:
         """What a column of the table is called among the rows that Spark gets."""
         return column if self.group_names is None else self.group_names[column]

@@ -6,7 +6,7 @@ Driver Python.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,10 +15,9 @@ import pyarrow as pa
 from headrace.arguments import checked
 from headrace.arrow.conversion import batch_converter
 from headrace.arrow.damage import DamageCheck
-from headrace.arrow.data import is_pandas_frame, reader_of, row_names, table_of
+from headrace.arrow.data import is_pandas_frame, opened
 from headrace.arrow.mismatch import mismatch
 from headrace.arrow.nulls import NullCheck
-from headrace.arrow.python_values import array_of
 from headrace.arrow.rows import counted
 from headrace.arrow.sizes import COPIED_BYTES
 from headrace.arrow.sources import hint_for
@@ -34,8 +33,8 @@ class TableSink:
     """Writes data into a streaming table. Every method may be called from any thread, at the same time.
 
     Data: a RecordBatch, a Table, any object with ``__arrow_c_array__`` or ``__arrow_c_stream__`` (a polars frame, for
-    instance), a pandas frame (its index only where that has a name) or a list of dicts, in which a key that a row does
-    not have is a null. Its columns are the table's, in any order. Types are cast where that loses nothing:
+    instance), a pandas frame (its index only where that has a name), a list of dicts, in which a key that a row does
+    not have is a null, or of tuples. Its columns are the table's, in any order. Types are cast where nothing is lost:
     ``large_string``, views and dictionaries to ``string``, nanoseconds to microseconds, numbers to other numbers, if
     every value fits. It is copied: the caller may overwrite, reuse or drop it when the call returns.
 
@@ -244,33 +243,18 @@ class _Intake:
             yield pa.RecordBatch.from_arrays([pa.nulls(0, t) for t in self._schema.types], schema=self._schema)
 
     def _opened(self, data: Any) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        if isinstance(data, pa.RecordBatch):
-            return data.schema, iter([data])
-        if isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
-            return self._schema, iter([self._batch_of_rows(data)])
-        if hasattr(data, "__arrow_c_stream__") and not is_pandas_frame(data):
-            reader = reader_of(data)
-            return reader.schema, iter(reader)
-        if isinstance(data, dict) and not any(hasattr(column, "__len__") for column in data.values()):
-            raise TypeError(f"cannot write a dict to {self._table}: one row is a list of one dict, [row]")
-        table = table_of(data)
-        if table is None:
+        try:
+            found = opened(data, self._schema, f"cannot be written to {self._table}")
+        except SchemaMismatchError as error:
+            raise SchemaMismatchError(f"{error}; nothing was written") from error
+        except TypeError as error:
+            raise TypeError(f"cannot write {type(data).__name__} to {self._table}: {error}") from error
+        if found is None:
             raise TypeError(
                 f"cannot write {type(data).__name__} to {self._table}: expected a RecordBatch, a Table, a frame, a "
-                f"list of dicts or an object with __arrow_c_array__ or __arrow_c_stream__{hint_for(data)}"
+                f"list of dicts or tuples, or an object with __arrow_c_array__ or __arrow_c_stream__{hint_for(data)}"
             )
-        return table.schema, iter(table.to_batches())
-
-    def _batch_of_rows(self, rows: list[Mapping[str, Any]]) -> pa.RecordBatch:
-        """A key that a row does not have is a null; one that the table does not have is an error."""
-        unknown = [name for name in row_names(rows) if name not in self._schema.names]
-        if unknown:
-            raise SchemaMismatchError(
-                f"rows with the key {unknown[0]!r} cannot be written to {self._table}, which has the columns "
-                f"{', '.join(self._schema.names)}; nothing was written"
-            )
-        columns = [array_of([row.get(field.name) for row in rows], field) for field in self._schema]
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        return found
 
     def _copy(self, batches: list[pa.RecordBatch]) -> tuple[pa.RecordBatch, int, int]:
         only = batches[0]

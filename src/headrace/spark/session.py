@@ -114,12 +114,17 @@ class SessionContext:
         *,
         replace: bool = False,
         verify: Literal["sample", "all"] | None = None,
+        schema: SchemaLike | None = None,
     ) -> None:
         """Make ``table`` queryable as ``name`` in ``ctx.sql``, ``ctx.spark.sql`` and ``ctx.spark.table``.
 
         ``table`` is a TableProvider, or data, which is then what every query sees: whatever has ``__arrow_c_stream__``
         or ``__arrow_c_array__`` (Arrow, polars, a DuckDB relation, which runs here), a pandas frame (its index only
         where that has a name), a list of dicts, a dict of lists, a ``pyarrow.dataset``.
+
+        ``schema`` (a ``pa.schema``, DDL text, or pairs of name and type) gives data its columns and types, into which
+        it is cast where nothing is lost: a list of tuples has no names without it, an empty list no columns. A key that
+        a row does not have is a null; pandas' NA and NaT are nulls.
 
         ``verify`` checks what the provider promises (EXACT filters and top-n, partitioning, ordering) on the rows of
         each scan, on all of them or on some of each batch; a query whose rows break a promise fails with
@@ -129,7 +134,8 @@ class SessionContext:
         TableExistsError if the name is taken (by a table of this context or a temporary view of the session)
         and ``replace`` is false, UnsupportedTypeError for a type Spark has no equal of, RegistrationError for
         a bad name, columns that Spark does not tell apart, something that is neither a TableProvider nor data, or data
-        that can be read once only (a RecordBatchReader, a generator). On any error nothing is registered.
+        that can be read once only (a RecordBatchReader, a generator), and SchemaMismatchError for data that ``schema``
+        does not fit. On any error nothing is registered.
         """
         self._require_open()
         check_name(name)
@@ -137,7 +143,12 @@ class SessionContext:
             raise ValueError(f'verify must be None, "sample" or "all", not {verify!r}')
         if not replace and self._tables.find(name) is not None:
             raise TableExistsError(f"table {name!r} is registered already; pass replace=True to replace it")
-        provider = provider_for(table, f"register_table({name!r}, ...)")
+        where = f"register_table({name!r}, ...)"
+        try:
+            given = None if schema is None else schema_of(schema, "register_table's schema")
+        except (TypeError, ValueError) as error:
+            raise RegistrationError(str(error)) from None
+        provider = provider_for(table, where, given)
         self._tables.add(RegisteredTable.of(name, provider, verify), replace=replace)
 
     @property

@@ -5,19 +5,29 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from headrace.arrow.data import is_data, is_lazy_frame, is_one_shot
-from headrace.errors import RegistrationError
+import pyarrow as pa
+
+from headrace.arrow.conversion import batch_converter
+from headrace.arrow.damage import DamageCheck
+from headrace.arrow.data import is_data, is_lazy_frame, is_one_shot, opened
+from headrace.arrow.mismatch import mismatch
+from headrace.arrow.nulls import NullCheck
+from headrace.errors import RegistrationError, SchemaMismatchError
 from headrace.provider import TableProvider
 from headrace.tables.dataset.table import DatasetTable
 from headrace.tables.mem import MemTable
 
 
-def provider_for(value: Any, where: str) -> TableProvider:
+def provider_for(value: Any, where: str, schema: pa.Schema | None = None) -> TableProvider:
     """``value`` itself if it is a provider, else a table over the data that it is.
 
-    Raises RegistrationError, with what to pass instead, for what is neither, or is data that makes no table. ``where``
-    begins the message: ``register_table('orders', ...)``.
+    ``schema``: of the data, which may then be rows without names (tuples), or no rows at all.
+    Raises RegistrationError, with what to pass instead, for what is neither, or is data that makes no table;
+    SchemaMismatchError for data that ``schema`` does not fit. ``where`` begins the message:
+    ``register_table('orders', ...)``.
     """
+    if schema is not None:
+        return MemTable(_table_in(schema, value, where))
     if isinstance(value, TableProvider):
         return value
     if not is_table(value):
@@ -26,6 +36,37 @@ def provider_for(value: Any, where: str) -> TableProvider:
         return DatasetTable(value) if _is_dataset(value) else MemTable(value)
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"{where}: {error}") from error
+
+
+def _table_in(schema: pa.Schema, value: Any, where: str) -> pa.Table:
+    """Data as a table of just these columns and types, where nothing is lost. Raises as ``provider_for`` does."""
+    try:
+        is_other = isinstance(value, TableProvider) or is_one_shot(value) or _is_dataset(value)
+        found = None if is_other else opened(value, schema, "do not fit the schema")
+    except TypeError as error:
+        raise RegistrationError(f"{where}: {error}") from error
+    except SchemaMismatchError as error:
+        raise SchemaMismatchError(f"{where}: {error}") from error
+    if found is None:
+        raise RegistrationError(
+            f"{where} takes a schema with rows (a list of dicts or of tuples), a dict of columns, a frame or Arrow "
+            f"data, not with {not_a_provider(value)}"
+        )
+    own, batches = found
+    convert = batch_converter(own, schema)
+    if convert is None:
+        raise SchemaMismatchError(f"{where}: the data does not fit the schema\n{mismatch(schema, own)}")
+    nulls, buffers, made = NullCheck(schema), DamageCheck(own, read=own.names), []
+    try:
+        for batch in batches:
+            if damage := buffers.damage(batch):
+                raise SchemaMismatchError(f"the data is broken: {damage}")
+            made.append(batch if own.equals(schema, check_metadata=True) else convert(batch))
+            if path := nulls.path(made[-1]):
+                raise SchemaMismatchError(f"nulls in {path!r}, which the schema declares not null")
+    except SchemaMismatchError as error:
+        raise SchemaMismatchError(f"{where}: {error}") from error
+    return pa.Table.from_batches(made, schema)
 
 
 def is_table(value: Any) -> bool:
@@ -62,7 +103,7 @@ def _advice(value: Any) -> str:
     if is_data(value) or _is_dataset(value):
         return f"wrap it in hr.{'DatasetTable' if _is_dataset(value) else 'MemTable'}(...)"
     if isinstance(value, (list, tuple)) and not value:
-        return "an empty list has no columns; for an empty table pass schema.empty_table()"
+        return "an empty list has no columns; for an empty table pass schema.empty_table(), or register_table's schema="
     if is_lazy_frame(value):
         return "it is a query that has not run yet; pass frame.collect()"
     if isinstance(value, dict) and not value:
@@ -70,7 +111,10 @@ def _advice(value: Any) -> str:
     if isinstance(value, dict):
         return "a dict of columns has a list for each name"
     if isinstance(value, (list, tuple)):
-        return "a list of rows has a dict for each row: [{'id': 1}, {'id': 2}]"
+        return (
+            "a list of rows has a dict for each row, [{'id': 1}, {'id': 2}]; tuples need their names and types, "
+            "register_table(name, rows, schema='id BIGINT, name STRING')"
+        )
     if isinstance(value, (str, os.PathLike)):
         return "for files pass hr.DatasetTable(path), or hr.ListingTable(path, format)"
     if callable(value):

@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from headrace.arguments import checked
 from headrace.arrow.batches import indented, same_columns
-from headrace.arrow.conversion import to_wire
+from headrace.arrow.conversion import batch_converter, to_wire
 from headrace.arrow.mismatch import nearest_difference
 from headrace.arrow.schemas import SchemaLike, schema_of
-from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
+from headrace.arrow.sources import BatchSource, batch_iterator, batches_within, close_sources
 from headrace.display import names_text
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Placement, ScanRequest
@@ -27,7 +27,7 @@ class SimpleTable(TableProvider):
 
     ``function()`` or ``function(request)``: it is given the ScanRequest if it has a parameter without a default,
     or if its first one is named ``request``. It returns what ``ExecutionPlan.execute`` may return (best a
-    generator of RecordBatches, async or not) in the table's schema; one that takes the request may return just the
+    generator of RecordBatches, async or not) with the table's columns; one that takes the request may return just the
     requested columns. It is called when Spark reads, not when it plans, and may be called again for the same scan.
 
     ``placement``: EXECUTORS pickles the function and runs it in Spark's Python workers; DRIVER runs it in this
@@ -87,31 +87,39 @@ class RequestPlan(FunctionPlan):
         super().__init__(request.schema, function, request, placement)
         self._table_schema = schema
 
-    def execute(self, partition: int) -> Iterator[pa.RecordBatch]:
+    def execute(self, partition: int) -> Iterator[Any]:
         source = self._function(self._request)
-        batches: Iterator[pa.RecordBatch] | None = None
+        batches: Iterator[Any] | None = None
         try:
             batches = batch_iterator(source, self.describe())
-            for batch in batches:
-                yield self._requested(batch)
+            for item in batches:
+                for batch in batches_within(item, self.schema, self._table_schema):
+                    yield self._requested(batch)
         finally:
             close_sources(batches, source)
 
     def describe(self) -> str:
         return f"{name_of(self._function)}(request)"
 
-    def _requested(self, batch: Any) -> pa.RecordBatch:
+    def _requested(self, batch: Any) -> Any:
+        """Just the requested columns; their types are cast by whoever checks them."""
         if not isinstance(batch, pa.RecordBatch) or same_columns(batch.schema, self.schema):
             return batch  # where it is not a batch, Headrace's own check says so
-        projected = pa.schema([self._table_schema.field(name) for name in self.schema.names])
-        if same_columns(batch.schema, self._table_schema) or same_columns(batch.schema, projected):
-            return _pruned(batch, self.schema)
-        raise SchemaMismatchError(
-            f"{self.describe()} yielded a batch that has neither the request's schema nor the table's\n"
-            f"requested:\n{indented(self.schema)}\nthe table's:\n{indented(self._table_schema)}\n"
-            f"found:\n{indented(batch.schema)}\n"
-            f"{nearest_difference((self.schema, self._table_schema), batch.schema)}"
-        )
+        names = self.schema.names
+        if sorted(batch.schema.names) == sorted(self._table_schema.names):
+            batch = batch.select(names)
+        elif sorted(batch.schema.names) != sorted(names):
+            raise SchemaMismatchError(
+                f"{self.describe()} yielded a batch that has neither the request's schema nor the table's\n"
+                f"requested:\n{indented(self.schema)}\nthe table's:\n{indented(self._table_schema)}\n"
+                f"found:\n{indented(batch.schema)}\n"
+                f"{nearest_difference((self.schema, self._table_schema), batch.schema)}"
+            )
+        if batch_converter(batch.schema, self.schema) is None:  # a struct may have more fields than are requested
+            unpruned = pa.schema([self._table_schema.field(name) for name in names])
+            convert = batch_converter(batch.schema, unpruned)
+            return batch if convert is None else _pruned(convert(batch), self.schema)
+        return batch
 
 
 def name_of(function: Callable[..., Any]) -> str:
@@ -141,8 +149,5 @@ def _takes_request(function: Any) -> bool:
 
 
 def _pruned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    selected = batch.select(schema.names)
-    if same_columns(selected.schema, schema):
-        return selected
-    columns = [to_wire(selected.column(field.name), field.type, field.name) for field in schema]
+    columns = [to_wire(batch.column(field.name), field.type, field.name) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

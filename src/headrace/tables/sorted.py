@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
-from headrace.arrow.sources import BatchSource, batch_iterator, close_sources
+from headrace.arrow.sources import BatchSource, batch_iterator, batches_within, close_sources
 from headrace.display import names_text
 from headrace.errors import RegistrationError
 from headrace.plan import ExecutionPlan, ScanRequest, SortKey
@@ -95,8 +95,12 @@ class SortedPlan(ExecutionPlan):
     def _first(self, source: BatchSource, missing: int) -> Iterator[pa.RecordBatch]:
         batches = batch_iterator(source, f"{type(self.inner).__name__}.execute")
         try:
-            while missing > 0 and (batch := next(batches, None)) is not None:
-                yield batch.slice(0, missing)
-                missing -= batch.num_rows
+            while missing > 0 and (item := next(batches, None)) is not None:
+                for batch in batches_within(item, self.inner.schema):
+                    if missing > 0 and isinstance(batch, pa.RecordBatch):
+                        yield batch.slice(0, missing)
+                        missing -= batch.num_rows
+                    elif missing > 0:
+                        yield batch  # Headrace's own check names what is no batch
         finally:
             close_sources(batches, source)

@@ -9,6 +9,7 @@ from itertools import islice
 
 import pyarrow as pa
 
+from headrace.arrow.data import is_rows, is_tuples
 from headrace.arrow.rows import counted
 from headrace.arrow.sources import batch_iterator, close_sources
 from headrace.arrow.types import wire_schema
@@ -63,8 +64,9 @@ def _note_lists(probe: Probe, scan: PlannedScan) -> None:
         source = scan.plan.execute(0)
         close_sources(batch_iterator(source, f"{type(scan.plan).__name__}.execute"), source)
     if isinstance(source, (list, tuple)) and len(source) > 1:
+        what = "rows" if is_rows(source) or is_tuples(source) else "batches"
         message = (
-            f"{type(scan.plan).__name__}.execute returns a {type(source).__name__} of {len(source)} batches, all "
+            f"{type(scan.plan).__name__}.execute returns a {type(source).__name__} of {len(source)} {what}, all "
             "made before Spark gets the first one; a generator would make them one by one"
         )
         probe.findings.add(Promise.EXECUTE, message, Severity.NOTE)

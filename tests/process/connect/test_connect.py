@@ -17,6 +17,7 @@ from pyspark.errors import AnalysisException
 import headrace as hr
 from connect_server import ConnectServer
 from connecting import fails_after_a_batch, hides_the_unix_socket
+from natural import COUNTING, Natural
 from placements import placements
 from places import EXAMPLES
 from producing import NUMBERS, FunctionTable, ten_rows
@@ -81,6 +82,13 @@ def test_connect_session_joins_two_tables_and_keeps_their_types(ctx: hr.SessionC
     found = ctx.collect("SELECT t.when FROM t JOIN u ON t.k = u.a WHERE u.a > 17 ORDER BY t.k")
     assert found.schema == pa.schema([("when", pa.timestamp("us"))])
     assert found["when"].cast(pa.int64()).to_pylist() == [18, 19]
+
+
+def test_connect_session_rows_that_are_only_counted_are_all_there(ctx: hr.SessionContext) -> None:
+    ctx.register_table("t", Natural())
+    for query, expected in COUNTING.items():
+        assert list(map(tuple, ctx.spark.sql(query).collect())) == expected, query
+    assert ctx.table("t").count() == 10
 
 
 # Errors

@@ -17,7 +17,7 @@ from headrace.arrow.spark_types import SPARK_TYPE
 from headrace.errors import HeadraceError, PlanError, RegistrationError, UnsupportedTypeError
 from headrace.expr.nodes import Expr
 from headrace.plan import ExecutionPlan, ScanRequest
-from headrace.provider import FilterPushdown, NestedLiterals, PerScanProvider, TableProvider
+from headrace.provider import CountingProvider, FilterPushdown, NestedLiterals, PerScanProvider, TableProvider
 from headrace.spark.data_source.errors import extraneous_filters, pushdown_disabled, type_mismatch
 from headrace.spark.data_source.plan import DataSourcePlan, FilteredPlan
 from headrace.spark.data_source.stream_reader import PartitionedStream, SimpleStream, has_stream, stream_of_source
@@ -164,7 +164,7 @@ class WritableStreamOnlyTable(StreamOnlyTable, DataSourceWrites):
     """As StreamOnlyTable, of a data source with a writer."""
 
 
-class DataSourceScan(NestedLiterals, StreamProvider):
+class DataSourceScan(NestedLiterals, CountingProvider, StreamProvider):
     """One scan of a data source: the reader that is given the filters is the one that reads."""
 
     def __init__(self, table: DataSourceTable) -> None:

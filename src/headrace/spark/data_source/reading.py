@@ -46,6 +46,8 @@ def selected_columns(table: RegisteredTable, struct: StructType) -> pa.Schema:
 
 def _relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The same columns in just the types that Spark's worker compares with; names inside of lists and maps differ."""
+    if not len(schema):
+        return batch
     columns = [to_wire(column, field.type, field.name) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

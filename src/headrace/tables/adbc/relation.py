@@ -13,6 +13,7 @@ from headrace.expr.semantics import is_comparable
 from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, SortKey, Statistics, UnknownPartitioning
 from headrace.provider import (
     AggregatePushdown,
+    CountingProvider,
     FilterPushdown,
     Join,
     JoiningProvider,
@@ -37,7 +38,7 @@ class Description:
     statistics: Statistics | None = None
 
 
-class AdbcRelation(JoiningProvider):
+class AdbcRelation(JoiningProvider, CountingProvider):
     """Columns, filters, aggregates, orders and limits become SQL, as does a join with another relation of the database.
 
     ``source`` is what stands after FROM; ``name`` is for people.

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from headrace.expr.nodes import Expr
 from headrace.plan import Aggregation, ExecutionPlan, ScanRequest, Statistics
-from headrace.provider import AggregatePushdown, FilterPushdown
+from headrace.provider import AggregatePushdown, CountingProvider, FilterPushdown
 from headrace.stream import Offset, ReadLimit, StreamProvider
 from headrace.tables.dataset.aggregate import DatasetAggregatePlan
 from headrace.tables.wrapping import passes_on
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @passes_on(StreamProvider)
-class DatasetScan(StreamProvider):
+class DatasetScan(CountingProvider, StreamProvider):
     """Puts all questions to the table, and answers COMPLETE where one task is to read all footers.
 
     Spark then neither merges nor shuffles, which takes longer than 200 footers.
@@ -33,6 +33,9 @@ class DatasetScan(StreamProvider):
 
     def schema(self) -> pa.Schema:
         return self.inner.schema()
+
+    def counts_rows(self) -> bool:
+        return self.inner.counts_rows()
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         answers = self.inner.supports_filters_pushdown(filters)

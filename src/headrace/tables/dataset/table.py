@@ -30,6 +30,7 @@ from headrace.plan import (
 )
 from headrace.provider import (
     AggregatePushdown,
+    CountingProvider,
     FilterPushdown,
     PerScanProvider,
     Pushdown,
@@ -64,7 +65,7 @@ from headrace.write import WritableProvider, WriteLayout, WriteMode, WritePlan, 
 _NO_PARTITION = ("true", IN_MEMORY[1])
 
 
-class DatasetTable(PerScanProvider, StreamProvider, WritableProvider):
+class DatasetTable(PerScanProvider, CountingProvider, StreamProvider, WritableProvider):
     """A table over a ``pyarrow.dataset.Dataset``, over a file, a folder or a glob, or over a list of paths.
 
     The dataset may be of files, of tables in memory, or a union of both. Files are read where Spark runs its tasks;

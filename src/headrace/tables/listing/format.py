@@ -68,9 +68,9 @@ class FileFormat(ABC):
 
         ``request`` has what is needed of this file: no partition columns in it, nor filters that mention one;
         ``limit`` is how many rows are needed at most; ``runtime_filters`` may be used to skip rows. A batch holds at
-        least the columns of ``request.schema`` (nested fields pruned or not); others are ignored, and for a request
-        without columns only the number of rows counts. A column that is missing or has another type fails the query
-        with SchemaMismatchError.
+        least the columns of ``request.schema`` (nested fields pruned or not); others are ignored. Where no column is
+        needed, the request has the cheapest one, and only the number of rows counts. A column that is missing or has
+        another type fails the query with SchemaMismatchError.
 
         Called once for each file that may hold a matching row, in a Spark Python worker (or, with
         ``Placement.DRIVER``, on any thread); again for the same file when a task is retried, with the same result.

@@ -104,9 +104,9 @@ class ListingPlan(ExecutionPlan):
                 f"{self._format_name}.read yielded {type(batch).__name__} for the file {file}, "
                 f"expected pyarrow.RecordBatch{hint_for(batch)}"
             )
-        wanted = self._request.schema
-        if not len(wanted):
+        if not len(self._file_schema):  # the format was asked for a column, so that its batches have rows
             return batch.select([])
+        wanted = self._request.schema
         columns = []
         for field, unpruned in zip(wanted, self._file_schema, strict=True):
             positions = batch.schema.get_all_field_indices(field.name)

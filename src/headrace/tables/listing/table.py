@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.arguments import checked
 from headrace.arrow.rows import counted
-from headrace.arrow.types import value_bytes
+from headrace.arrow.types import cheapest_column, value_bytes
 from headrace.display import names_text
 from headrace.errors import EvaluationError
 from headrace.expr.nodes import Expr
@@ -24,7 +24,7 @@ from headrace.plan import (
     Statistics,
     UnknownPartitioning,
 )
-from headrace.provider import FilterPushdown, Pushdown, TableProvider
+from headrace.provider import CountingProvider, FilterPushdown, Pushdown
 from headrace.pruning.container_stats import ColumnStats, ContainerStats
 from headrace.pruning.predicate import PruningPredicate
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed
@@ -35,7 +35,7 @@ from headrace.tables.listing.paths import Paths, listed_files
 from headrace.tables.listing.plan import ListingPlan, PlannedFile
 
 
-class ListingTable(TableProvider):
+class ListingTable(CountingProvider):
     """A table of all rows of many files.
 
     ``paths``: a file, a directory, a glob, a URL that fsspec knows (with ``storage_options``), or a list of these.
@@ -126,9 +126,12 @@ class ListingTable(TableProvider):
         partition_columns = [name for name in request.projection if name in self._partition_columns]
         keys = self._keys(partition_columns)
         groups, partitioning = self._arranged(kept, needed, partition_columns, keys, request)
+        needed_of_files = [field for field in request.schema if field.name not in self._partition_columns]
+        in_files = pa.schema([field for field in self._schema if field.name not in self._partition_columns])
+        asked = pa.schema(needed_of_files) if needed_of_files else cheapest_column(in_files)
         file_request = ScanRequest(
-            pa.schema([field for field in request.schema if field.name not in self._partition_columns]),
-            tuple(name for name in request.projection if name not in self._partition_columns),
+            asked,
+            tuple(asked.names),
             tuple(expr for expr in request.filters if self._partition_columns.isdisjoint(expr.columns())),
             request.limit,
             runtime_filters=tuple(
@@ -136,12 +139,12 @@ class ListingTable(TableProvider):
             ),
         )
         # Without columns and filters nothing in the file matters but how many rows it has.
-        countable = not file_request.projection and not file_request.filters
+        countable = not needed_of_files and not file_request.filters
         rows = [stats.row_count for stats in self._stats]
         return ListingPlan(
             format=self._format,
             schema=request.schema,
-            file_schema=pa.schema([self._schema.field(name) for name in file_request.projection]),
+            file_schema=pa.schema([self._schema.field(field.name) for field in needed_of_files]),
             request=file_request,
             partition_columns=tuple(partition_columns),
             partitions=[

@@ -105,6 +105,7 @@ class WritePlan(ABC):
     def commit(self, messages: Sequence[Message]) -> None:
         """Publish what the tasks of ``messages`` wrote, one for each partition: all or nothing, as readers see it.
 
+        Messages come from workers: make names of files and SQL of what ``insert`` knows, not of them.
         Called once, when all tasks are done; for a streaming query again where it commits an epoch again, so it has to
         be idempotent. What it raises fails the statement, and ``abort`` follows.
         """

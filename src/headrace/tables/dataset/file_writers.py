@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import WriteError
+from headrace.tables.dataset.csv_writer import CsvFile
 from headrace.tables.dataset.hive import hive_path, partitions_of
 from headrace.tables.dataset.orc_writer import OrcFile
 
@@ -30,14 +31,8 @@ def _parquet(sink: Any, schema: pa.Schema) -> Any:
     return pq.ParquetWriter(sink, schema, compression="snappy")
 
 
-def _csv(sink: Any, schema: pa.Schema, delimiter: str = ",") -> Any:
-    import pyarrow.csv
-
-    return pyarrow.csv.CSVWriter(sink, schema, write_options=pyarrow.csv.WriteOptions(delimiter=delimiter))
-
-
 def _tsv(sink: Any, schema: pa.Schema) -> Any:
-    return _csv(sink, schema, "\t")
+    return CsvFile(sink, schema, "\t")
 
 
 def _ipc(sink: Any, schema: pa.Schema) -> Any:
@@ -47,7 +42,7 @@ def _ipc(sink: Any, schema: pa.Schema) -> Any:
 
 WRITERS: dict[str, tuple[str, Callable[[Any, pa.Schema], Any]]] = {
     "parquet": (".parquet", _parquet),
-    "csv": (".csv", _csv),
+    "csv": (".csv", CsvFile),
     "tsv": (".tsv", _tsv),
     "orc": (".orc", OrcFile),
     "feather": (".feather", _ipc),
@@ -145,11 +140,6 @@ class PartitionedFiles:
         if not file.waiting:
             return
         table = pa.Table.from_batches(file.waiting, self._schema)
-        if self._format in ("csv", "tsv") and table.num_columns == 1 and table.column(0).null_count:
-            raise WriteError(
-                f"column {table.schema.names[0]!r} is the only one of a CSV file and has a null, which would be an "
-                "empty line, and readers leave these out: use another format"
-            )
         if self._format == "parquet":
             file.writer.write_table(table, row_group_size=table.num_rows)
         else:

@@ -142,6 +142,13 @@ class WritableProvider(TableProvider):
         """How the rows should come. Asked at planning. Default: as they are."""
         return None
 
+    def partition_columns(self) -> Sequence[str]:
+        """The columns that ``INSERT INTO t PARTITION (day = ...)`` may name. Asked whenever Spark looks the table up.
+
+        With ``INSERT OVERWRITE`` their values are a condition of OVERWRITE. Default: none.
+        """
+        return ()
+
     def can_delete(self, filters: Sequence[Expr]) -> bool:
         """Whether ``delete`` can remove exactly those rows for which all ``filters`` hold. At planning. Default: no."""
         return False

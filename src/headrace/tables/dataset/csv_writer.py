@@ -62,9 +62,10 @@ def _check_years(name: str, column: pa.ChunkedArray) -> None:
         return
     bad = column.filter(pc.or_(pc.less(ticks, first), pc.greater(ticks, last)))
     if len(bad):
+        shown = bad.slice(0, 1).cast(_in_utc(bad.type)).cast(pa.string())[0]
         raise WriteError(
-            f"column {name!r} has {bad.slice(0, 1).cast(_in_utc(bad.type)).cast(pa.string())[0]}: CSV files hold the years 0 to 9999, "
-            "and nanoseconds from 1677-09-21 00:12:44. Use Parquet"
+            f"column {name!r} has {shown}: CSV files hold the years 0 to 9999, and nanoseconds from 1677-09-21 "
+            "00:12:44. Use Parquet"
         )
 
 

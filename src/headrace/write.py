@@ -105,6 +105,7 @@ class WritePlan(ABC):
     def commit(self, messages: Sequence[Message]) -> None:
         """Publish what the tasks of ``messages`` wrote, one for each partition: all or nothing, as readers see it.
 
+        Messages come from workers: make names of files and SQL of what ``insert`` knows, not of them.
         Called once, when all tasks are done; for a streaming query again where it commits an epoch again, so it has to
         be idempotent. What it raises fails the statement, and ``abort`` follows.
         """
@@ -140,6 +141,13 @@ class WritableProvider(TableProvider):
     def layout(self, mode: WriteMode) -> WriteLayout | None:
         """How the rows should come. Asked at planning. Default: as they are."""
         return None
+
+    def partition_columns(self) -> Sequence[str]:
+        """The columns that ``INSERT INTO t PARTITION (day = ...)`` may name. Asked whenever Spark looks the table up.
+
+        With ``INSERT OVERWRITE`` their values are a condition of OVERWRITE. Default: none.
+        """
+        return ()
 
     def can_delete(self, filters: Sequence[Expr]) -> bool:
         """Whether ``delete`` can remove exactly those rows for which all ``filters`` hold. At planning. Default: no."""

@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ import pytest
 
 import headrace as hr
 from headrace.tables.dataset import file_writers
+from headrace.tables.dataset.csv_writer import BLOCK_BYTES
 from writing import committed, read_rows, request_for, written
 
 FORMATS = ("parquet", "csv", "tsv", "orc", "feather", "ipc")
@@ -303,7 +305,8 @@ def test_file_that_cannot_be_renamed_leaves_the_table_as_it_was(tmp_path: Path) 
     committed(table, rows(1))
     plan = table.insert(request_for(table, mode=hr.WriteMode.TRUNCATE))
     first, second = written(plan, rows(2)), written(plan, rows(3), 1)
-    os.unlink(second[0]["staged"])
+    (folder,) = (tmp_path / "t" / "_headrace" / "writes").glob("*/1-*")
+    shutil.rmtree(folder)
     with pytest.raises(hr.WriteError, match="the folder must be one that all machines share"):
         plan.commit([first, second])
     plan.abort([first, second])
@@ -476,3 +479,42 @@ def test_days_before_1582_are_refused_for_orc(tmp_path: Path) -> None:
     with pytest.raises(hr.WriteError, match="column 'day' has 1582-10-04"):
         committed(table, rows(2, day=datetime.date(1582, 10, 4)))
     assert ids(table) == [1]
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_long_rows_of_csv_are_read_back_up_to_a_block_and_refused_beyond(tmp_path: Path, format: str) -> None:
+    table = new_table(tmp_path / "t", format=format)
+    fits = [3 << 20, BLOCK_BYTES - 1000, BLOCK_BYTES // 2 - 500]
+    for letter, length in zip('x\n"', fits, strict=True):
+        data = pa.concat_tables([rows(1, city=letter * length), rows(2, city="y"), rows(3, city=letter * length)])
+        committed(table, data, mode=hr.WriteMode.TRUNCATE)
+        assert read_rows(hr.DatasetTable(tmp_path / "t")).equals(data)
+    for text in ("x" * BLOCK_BYTES, '"' * (BLOCK_BYTES // 2)):
+        with pytest.raises(hr.WriteError, match="in column 'city'"):
+            committed(table, rows(1, city="y"), rows(2, city=text))
+    assert ids(hr.DatasetTable(tmp_path / "t")) == [1, 2, 3]
+
+
+_YEAR_0, _YEAR_10000 = -62_167_219_200_000_000, 253_402_300_800_000_000
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Berlin")], ids=str
+)
+def test_years_that_csv_files_cannot_hold_are_refused(tmp_path: Path, kind: pa.DataType) -> None:
+    schema = pa.schema([("t", kind), ("d", pa.date32())])
+    table = hr.DatasetTable(tmp_path / "t", schema=schema, format="csv")
+
+    def of(*moments: int) -> pa.Table:
+        days = pa.array([moment // 86_400_000_000 for moment in moments], pa.int32()).cast(pa.date32())
+        return pa.table([pa.array(moments, pa.int64()).cast(kind), days], schema)
+
+    held = of(_YEAR_0, -1, 0, 1, _YEAR_10000 - 1)
+    committed(table, held)
+    assert read_rows(hr.DatasetTable(tmp_path / "t")).cast(schema).equals(held)
+    for moment in (_YEAR_0 - 1, _YEAR_10000, -(2**62), 2**62):
+        for column in ("t", "d"):
+            far, near = of(moment), of(0)
+            data = pa.table([(far if name == column else near)[name] for name in schema.names], schema)
+            with pytest.raises(hr.WriteError, match=f"column '{column}' has .* years 0 to 9999"):
+                committed(table, data)

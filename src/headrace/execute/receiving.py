@@ -84,5 +84,8 @@ def checked_message(message: object, most_bytes: int, who: str = "it") -> bytes:
     if not isinstance(message, bytes):
         raise HeadraceError(f"{who} returned {type(message).__name__}, expected bytes")
     if len(message) > most_bytes:
-        raise HeadraceError(f"{who} returned a message of {len(message):,} bytes, which may have {most_bytes:,}")
+        raise HeadraceError(
+            f"{who} returned a message of {len(message):,} bytes, and the driver takes {most_bytes:,}: store what is "
+            "long where the rows go, and return how to find it"
+        )
     return message

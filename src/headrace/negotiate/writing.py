@@ -119,6 +119,20 @@ def delete(table: RegisteredTable, filters: Sequence[Expr]) -> None:
         writable(table).delete(tuple(filters))
 
 
+def partition_columns(table: RegisteredTable) -> list[str]:
+    """The columns that INSERT may name as a partition; none of a read-only table. Raises as ``planned_write``."""
+    provider, where = innermost(table.provider), f"{table.provider_name}.partition_columns"
+    if not isinstance(provider, WritableProvider):
+        return []
+    with asking(where, table.name):
+        columns = provider.partition_columns()
+    if not isinstance(columns, (list, tuple)) or not all(column in table.schema.names for column in columns):
+        raise WriteError(
+            f"{where} returned {kind_of(columns)}, expected a list of columns that the table {table.name!r} has"
+        )
+    return list(columns)
+
+
 def writable(table: RegisteredTable) -> WritableProvider:
     """The provider as one that can be written to. Raises WriteError, by name, for one that cannot."""
     provider = innermost(table.provider)

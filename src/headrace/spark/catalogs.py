@@ -15,6 +15,7 @@ from headrace.expr.nodes import Literal
 from headrace.negotiate.asking import asking
 from headrace.negotiate.catalogs import CachedCatalog, HeldTables, table_of
 from headrace.negotiate.registry import RegisteredTable, Registry
+from headrace.negotiate.writing import partition_columns
 from headrace.provider import JoiningProvider, TableProvider
 from headrace.spark import words
 from headrace.spark.predicates import decode
@@ -204,6 +205,7 @@ def _described(table: RegisteredTable) -> dict[str, Any]:
         words.SCHEMA: spark_schema(table.wire_schema, table.schema),
         words.PUSH: table.live is not None,
         words.JOINS: isinstance(innermost(table.provider), JoiningProvider),
+        words.PARTITIONING: partition_columns(table),
         words.STREAM: why_no_stream(table.provider) is None,
     }
 

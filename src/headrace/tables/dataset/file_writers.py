@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from headrace.errors import WriteError
+from headrace.tables.dataset.csv_writer import CsvFile
 from headrace.tables.dataset.hive import hive_path, partitions_of
 from headrace.tables.dataset.orc_writer import OrcFile
 
+MOST_FILES = 1_000_000  # of one task
+PARTITIONS = "partitions"
 _FILE_BYTES = 128 << 20  # as much as Spark gives a task; Headrace splits such a Parquet file in two
 _GROUP_ROWS = 1 << 20  # rows of a row group or stripe, or so many bytes of them in memory
 _GROUP_BYTES = 64 << 20
@@ -28,14 +31,8 @@ def _parquet(sink: Any, schema: pa.Schema) -> Any:
     return pq.ParquetWriter(sink, schema, compression="snappy")
 
 
-def _csv(sink: Any, schema: pa.Schema, delimiter: str = ",") -> Any:
-    import pyarrow.csv
-
-    return pyarrow.csv.CSVWriter(sink, schema, write_options=pyarrow.csv.WriteOptions(delimiter=delimiter))
-
-
 def _tsv(sink: Any, schema: pa.Schema) -> Any:
-    return _csv(sink, schema, "\t")
+    return CsvFile(sink, schema, "\t")
 
 
 def _ipc(sink: Any, schema: pa.Schema) -> Any:
@@ -45,7 +42,7 @@ def _ipc(sink: Any, schema: pa.Schema) -> Any:
 
 WRITERS: dict[str, tuple[str, Callable[[Any, pa.Schema], Any]]] = {
     "parquet": (".parquet", _parquet),
-    "csv": (".csv", _csv),
+    "csv": (".csv", CsvFile),
     "tsv": (".tsv", _tsv),
     "orc": (".orc", OrcFile),
     "feather": (".feather", _ipc),
@@ -68,21 +65,15 @@ def check_format(format: str, schema: pa.Schema) -> None:
         raise WriteError(f"{format} files cannot hold these columns: {error}") from error
 
 
-@dataclass
-class WrittenFile:
-    """A file that is whole. ``staged`` is where it lies, ``path`` where it belongs, below the folder of the table."""
-
-    staged: str
-    path: str
-    rows: int
-    bytes: int
+def staged_name(number: int) -> str:
+    """Of a task's file before it is published. No pattern such as ``**/*.parquet`` finds it."""
+    return f"{number}.staged"
 
 
 @dataclass
 class _OpenFile:
     sink: Any
     writer: Any
-    written: WrittenFile
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     waiting_rows: int = 0
     waiting_bytes: int = 0
@@ -91,18 +82,17 @@ class _OpenFile:
 class PartitionedFiles:
     """The files of one attempt to write one task: one after the other in each hive partition.
 
-    Used by one thread. ``close`` makes the last ones whole; ``discard`` drops them.
+    Used by one thread. ``close`` makes the last ones whole; ``discard`` drops them. They have numbers as names, and the
+    file ``PARTITIONS`` says in one line for each of which partition it is.
     """
 
-    def __init__(self, directory: str, name: str, format: str, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+    def __init__(self, directory: str, format: str, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         self._directory = directory
-        self._name = name
         self._format = format
         self._schema = pa.schema([one for one in schema if one.name not in partition_by], schema.metadata)
         self._partition_by = tuple(partition_by)
         self._open: dict[tuple[Any, ...], _OpenFile] = {}  # the one that was longest not written to comes first
-        self._whole: list[WrittenFile] = []
-        self._count = 0
+        self._paths: list[str] = []
         os.makedirs(directory, exist_ok=True)
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -121,10 +111,14 @@ class PartitionedFiles:
         if sum(file.waiting_bytes for file in self._open.values()) > _WAITING_BYTES:
             self._flush(max(self._open.values(), key=lambda file: file.waiting_bytes))
 
-    def close(self) -> list[WrittenFile]:
+    def close(self) -> int:
+        """How many files there are."""
         for key in list(self._open):
             self._close(key)
-        return self._whole
+        if self._partition_by and self._paths:
+            with open(os.path.join(self._directory, PARTITIONS), "w", encoding="utf-8", newline="\n") as file:
+                file.write("\n".join(self._paths))
+        return len(self._paths)
 
     def discard(self) -> None:
         for file in self._open.values():
@@ -134,35 +128,26 @@ class PartitionedFiles:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _opened(self, key: tuple[Any, ...]) -> _OpenFile:
-        ending, open_writer = WRITERS[self._format]
-        values: Mapping[str, Any] = dict(zip(self._partition_by, key, strict=True))
-        name = f"{self._name}-{self._count}{ending}"
-        path = "/".join(part for part in (hive_path(values), name) if part)
-        staged = os.path.join(self._directory, f"{name}.staged")  # no pattern such as **/*.parquet finds it
-        self._count += 1
-        sink = pa.OSFile(staged, "wb")
-        return _OpenFile(sink, open_writer(sink, self._schema), WrittenFile(staged, path, 0, 0))
+        if len(self._paths) == MOST_FILES:
+            raise WriteError(f"one task may write {MOST_FILES:,} files: its rows are of more partitions, or too mixed")
+        _, open_writer = WRITERS[self._format]
+        path = hive_path(dict(zip(self._partition_by, key, strict=True)))
+        sink = pa.OSFile(os.path.join(self._directory, staged_name(len(self._paths))), "wb")
+        self._paths.append(path)
+        return _OpenFile(sink, open_writer(sink, self._schema))
 
     def _flush(self, file: _OpenFile) -> None:
         if not file.waiting:
             return
         table = pa.Table.from_batches(file.waiting, self._schema)
-        if self._format in ("csv", "tsv") and table.num_columns == 1 and table.column(0).null_count:
-            raise WriteError(
-                f"column {table.schema.names[0]!r} is the only one of a CSV file and has a null, which would be an "
-                "empty line, and readers leave these out: use another format"
-            )
         if self._format == "parquet":
             file.writer.write_table(table, row_group_size=table.num_rows)
         else:
             file.writer.write_table(table)
-        file.written.rows += table.num_rows
         file.waiting, file.waiting_rows, file.waiting_bytes = [], 0, 0
 
     def _close(self, key: tuple[Any, ...]) -> None:
         file = self._open.pop(key)
         self._flush(file)
         file.writer.close()
-        file.written.bytes = file.sink.tell()
         file.sink.close()
-        self._whole.append(file.written)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from headrace.errors import WriteError
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+NAME_BYTES = 255  # that a directory's name may have
 _ESCAPED = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{}\[\]^]""")
 
 
@@ -25,13 +26,20 @@ def can_partition(type_: pa.DataType) -> bool:
 
 
 def hive_path(values: Mapping[str, Any]) -> str:
-    """The folder of these values. Raises WriteError for a text that readers would take for a null."""
+    """The folder of these values. Raises WriteError for a text that is too long, or that readers take for a null."""
     for name, value in values.items():
         if value == "":
             raise WriteError(f"partition column {name!r} has an empty text, and no folder is named so: use NULL")
         if value == NO_VALUE:
             raise WriteError(f"partition column {name!r} has the text {NO_VALUE}, which every reader takes for NULL")
-    return "/".join(f"{_escaped(name)}={_text(value)}" for name, value in values.items())
+    directories = [f"{_escaped(name)}={_text(value)}" for name, value in values.items()]
+    for name, directory in zip(values, directories, strict=True):
+        if (length := len(directory.encode("utf-8", "surrogateescape"))) > NAME_BYTES:
+            raise WriteError(
+                f"partition column {name!r} has a value whose directory would have a name of {length:,} bytes "
+                f"({directory[:40]}...), and file systems allow {NAME_BYTES}: shorten it, or partition by another one"
+            )
+    return "/".join(directories)
 
 
 def hive_columns(path: str) -> tuple[str, ...]:

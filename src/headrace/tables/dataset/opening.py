@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.tables.dataset.csv_writer import BLOCK_BYTES
 from headrace.tables.dataset.record import Record, consistent
 from headrace.tables.listing.paths import is_glob, listed_files
 
@@ -137,7 +138,7 @@ def _local_path(source: str) -> str:
 
 
 def _csv_format(delimiter: str, *, written: bool) -> ds.FileFormat:
-    """pyarrow's own, and where Headrace has ``written`` the files one that reads back what they say.
+    """pyarrow's own, for longer rows, and where Headrace has ``written`` the files one that reads back what they say.
 
     Nothing between two commas is null then, and quoted text is text; a text may have several lines.
     """
@@ -145,10 +146,11 @@ def _csv_format(delimiter: str, *, written: bool) -> ds.FileFormat:
     import pyarrow.dataset as ds
 
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=written)
+    blocks = pyarrow.csv.ReadOptions(block_size=BLOCK_BYTES)
     if not written:
-        return ds.CsvFileFormat(parse)
+        return ds.CsvFileFormat(parse, read_options=blocks)
     nulls = pyarrow.csv.ConvertOptions(null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False)
-    return ds.CsvFileFormat(parse, convert_options=nulls)
+    return ds.CsvFileFormat(parse, convert_options=nulls, read_options=blocks)
 
 
 def _matching(pattern: str, filesystem: Any) -> list[str]:

@@ -8,9 +8,12 @@ after it. So whoever leaves out what the record hides sees all of a write or not
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
+import errno
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -18,6 +21,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from headrace.errors import HeadraceError
+from headrace.tables.dataset.directories import opened_directory, opened_file
 
 HOME = "_headrace"
 """The folder, in that of the table, of what is not data. Spark, DuckDB and pyarrow leave out such a name."""
@@ -54,18 +58,30 @@ class Record:
 
 
 def read_record(folder: str) -> Record:
-    """An empty one where there is none. Raises HeadraceError for a file that is none."""
+    """An empty one where there is none. Raises HeadraceError for a file that is none, and for a symbolic link."""
     path = os.path.join(folder, HOME, _RECORD)
     try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
+        with open(opened_file(folder, f"{HOME}/{_RECORD}", os.O_RDONLY), encoding="utf-8") as file:
+            return _decoded(json.load(file))
     except (FileNotFoundError, NotADirectoryError):
         return Record()
-    except ValueError as error:
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise HeadraceError(f"{path} is, or lies in, a symbolic link, and Headrace follows none there") from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise HeadraceError(f"{path} is no record of what was written to the folder: {error}") from error
-    schema = None if found["schema"] is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(found["schema"])))
-    lists = {name: tuple(found[name]) for name in ("adding", "removing", "partition_by")}
-    return Record(**{**found, **lists, "schema": schema})
+
+
+def _decoded(stored: dict[str, Any]) -> Record:
+    """Raises ValueError, TypeError or KeyError for what ``replace_record`` has not written."""
+    texts = {name: tuple(stored[name]) for name in ("adding", "removing", "partition_by")}
+    if not all(isinstance(text, str) for one in texts.values() for text in one):
+        raise ValueError("a path or a column is no text")
+    if not all(type(number) is int for number in (stored["version"], *dict(stored["epochs"]).values())):
+        raise ValueError("a version or an epoch is no number")
+    schema = stored["schema"] and pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored["schema"])))
+    return Record(**{**stored, **texts, "schema": schema})
 
 
 def replace_record(folder: str, record: Record, **changes: Any) -> Record:
@@ -74,10 +90,14 @@ def replace_record(folder: str, record: Record, **changes: Any) -> Record:
     stored = {one.name: getattr(changed, one.name) for one in dataclasses.fields(changed)}
     if changed.schema is not None:
         stored["schema"] = base64.b64encode(changed.schema.serialize()).decode()
-    path = os.path.join(folder, HOME, _RECORD)
-    with open(f"{path}.new", "w", encoding="utf-8") as file:
-        json.dump(stored, file)
-    os.replace(f"{path}.new", path)
+    new = f"{_RECORD}.new"
+    with opened_directory(folder, HOME) as home:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new, dir_fd=home)  # never written into: it may be another name of another file
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with open(os.open(new, flags, 0o666, dir_fd=home), "w", encoding="utf-8") as file:
+            json.dump(stored, file)
+        os.replace(new, _RECORD, src_dir_fd=home, dst_dir_fd=home)
     return changed
 
 
@@ -85,15 +105,19 @@ def consistent(folder: str, listing: Callable[[Record], T]) -> tuple[Record, T]:
     """What ``listing`` finds while the record stays the same, and that record: a state that the table really had.
 
     ``listing`` is called again where the record changed meanwhile, as the files may have, and where it fails while
-    files are hidden, as these may be deleted at any time. Raises what it does.
+    files are hidden, as these may be deleted at any time. pyarrow also lists what writes have staged, which is removed
+    file by file when they end: for that it waits. Raises what it does.
     """
     for left in reversed(range(_TRIES)):
         record = read_record(folder)
         try:
             found = listing(record)
-        except OSError:
-            if not left or (not record.hidden and read_record(folder).version == record.version):
+        except OSError as error:
+            staged = f"{HOME}/writes" in str(error)
+            if not left or not (staged or record.hidden or read_record(folder).version != record.version):
                 raise
+            if staged:
+                time.sleep(min(0.001 * 2 ** (_TRIES - 1 - left), 0.5))
             continue
         if read_record(folder).version == record.version:
             return record, found

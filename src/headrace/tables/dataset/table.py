@@ -206,6 +206,10 @@ class DatasetTable(PerScanProvider, CountingProvider, StreamProvider, WritablePr
         target = self._known_target()
         return target.layout() if isinstance(target, WriteTarget) else None
 
+    def partition_columns(self) -> Sequence[str]:
+        target = self._known_target()
+        return target.partition_by if isinstance(target, WriteTarget) else ()
+
     def can_delete(self, filters: Sequence[Expr]) -> bool:
         return self.can_overwrite(filters)
 

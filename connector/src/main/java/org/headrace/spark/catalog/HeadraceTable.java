@@ -6,10 +6,14 @@ import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Pattern;
+import org.apache.spark.sql.catalyst.trees.CurrentOrigin;
+import org.apache.spark.sql.catalyst.trees.Origin;
 import org.apache.spark.sql.connector.catalog.SupportsDeleteV2;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
@@ -22,6 +26,7 @@ import org.headrace.spark.Versions;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
 import org.headrace.spark.scan.HeadraceScanBuilder;
+import org.headrace.spark.scan.SortKeys;
 import org.headrace.spark.scan.StreamOpener;
 import org.headrace.spark.stream.StreamOptions;
 import org.headrace.spark.write.Deletion;
@@ -32,11 +37,14 @@ import org.headrace.spark.write.Published;
 final class HeadraceTable
     implements SupportsRead, SupportsWrite, SupportsDeleteV2, ReportsSinkMetrics, Versions.TableWithId {
   private static final Cleaner CLEANER = Cleaner.create();
+  private static final Pattern PARTITION_CLAUSE =
+      Pattern.compile("(?i)INSERT\\s+(INTO|OVERWRITE)\\s+(TABLE\\s+)?+([\\w.]|`[^`]*`)+\\s+PARTITION\\s*\\(");
 
   private final String context;
   private final String name;
   private final String id;
   private final StructType schema;
+  private final Transform[] partitioning;
   private final boolean joins;
   private final boolean streams;
   private final boolean neverScanned;
@@ -48,6 +56,7 @@ final class HeadraceTable
       String name,
       String id,
       StructType schema,
+      Transform[] partitioning,
       boolean joins,
       boolean streams,
       boolean neverScanned) {
@@ -55,6 +64,7 @@ final class HeadraceTable
     this.name = name;
     this.id = id;
     this.schema = schema;
+    this.partitioning = partitioning;
     this.joins = joins;
     this.streams = streams;
     this.neverScanned = neverScanned;
@@ -62,7 +72,7 @@ final class HeadraceTable
 
   /** The same table, for a statement whose plan has a scan of it that does not run. */
   HeadraceTable neverScanned() {
-    HeadraceTable table = new HeadraceTable(context, name, id, schema, joins, streams, true);
+    HeadraceTable table = new HeadraceTable(context, name, id, schema, partitioning, joins, streams, true);
     table.original = this;
     return table;
   }
@@ -72,9 +82,11 @@ final class HeadraceTable
     String name = answer.get(Words.NAME).asText();
     refuseTime(answer.get(Words.SCHEMA), name);
     StructType schema = (StructType) DataType.fromJson(answer.get(Words.SCHEMA).toString());
+    Transform[] partitioning = SortKeys.identities(answer.path(Words.PARTITIONING));
     boolean joins = answer.path(Words.JOINS).asBoolean();
     boolean streams = answer.path(Words.STREAM).asBoolean();
-    return new HeadraceTable(context, name, answer.get(Words.TABLE).asText(), schema, joins, streams, false);
+    String id = answer.get(Words.TABLE).asText();
+    return new HeadraceTable(context, name, id, schema, partitioning, joins, streams, false);
   }
 
   /** Where this session has no TIME, which Spark itself says at some later point, without the column. */
@@ -137,6 +149,29 @@ final class HeadraceTable
   @SuppressWarnings("deprecation")
   public StructType schema() {
     return schema;
+  }
+
+  /** Spark resolves {@code INSERT ... PARTITION (day = ...)} by it. Where there is none, Spark's error names no table. */
+  @Override
+  public Transform[] partitioning() {
+    if (partitioning.length == 0 && namesPartition(CurrentOrigin.get())) {
+      throw Planners.failed(
+          "WriteError",
+          "the table '" + name + "' has no partition columns, so a statement that writes to it has no PARTITION clause: "
+              + "give all columns as values; nothing was written");
+    }
+    return partitioning.clone();
+  }
+
+  /** Whether Spark looks at an INSERT with such a clause: of that its origin is the text, without the query. */
+  private static boolean namesPartition(Origin origin) {
+    if (origin.sqlText().isEmpty() || origin.startIndex().isEmpty() || origin.stopIndex().isEmpty()) {
+      return false;
+    }
+    int start = (Integer) origin.startIndex().get();
+    int stop = (Integer) origin.stopIndex().get() + 1;
+    String text = origin.sqlText().get();
+    return stop <= text.length() && PARTITION_CLAUSE.matcher(text.substring(start, stop)).lookingAt();
   }
 
   /**

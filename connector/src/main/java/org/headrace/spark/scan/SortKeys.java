@@ -8,6 +8,7 @@ import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.NullOrdering;
 import org.apache.spark.sql.connector.expressions.SortDirection;
 import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.expressions.Transform;
 import org.headrace.spark.planner.Words;
 
 /** Columns and sort keys that Python names, in Spark's terms; driver JVM. */
@@ -16,6 +17,13 @@ public final class SortKeys {
 
   public static NamedReference column(String name) {
     return Expressions.column(PartitionKeys.quoted(name));
+  }
+
+  /** Each column's values as they are, of the names of columns that Python answered with. */
+  public static Transform[] identities(JsonNode columns) {
+    List<Transform> transforms = new ArrayList<>();
+    columns.forEach(column -> transforms.add(Expressions.identity(PartitionKeys.quoted(column.asText()))));
+    return transforms.toArray(new Transform[0]);
   }
 
   public static SortOrder[] of(JsonNode keys) {

@@ -160,7 +160,10 @@ class PartitionStream:
         self._stop.watch(None)
         batches, source = self._batches, self.source
         self._batches = self.source = None
-        close_sources(batches, source)
+        try:
+            close_sources(batches, source)
+        finally:
+            self._stop.process.end_child()
 
     def _checked(self, batch: Any) -> pa.RecordBatch:
         name = f"{self.task.plan_name}.execute"

@@ -172,3 +172,12 @@ def test_stream_that_starts_again_leaves_each_row_once(
         commits[-1].unlink()  # as if it had been killed after its sink had committed
         (checkpoint / "commits" / f".{commits[-1].name}.crc").unlink(missing_ok=True)
     assert ids(spark, "t") == list(range(30))
+
+
+def test_nulls_of_lists_of_a_fixed_size_are_inserted(spark: SparkSession, ctx: hr.SessionContext) -> None:
+    schema = pa.schema([("id", pa.int64()), ("pair", pa.list_(pa.float32(), 2))])
+    ctx.register_table("pairs", hr.MemTable(schema.empty_table()))
+    spark.sql("INSERT INTO pairs VALUES (1, NULL)")
+    spark.sql("INSERT INTO pairs VALUES (2, array(1.5, NULL)), (3, NULL)")
+    found = ctx.collect("SELECT pair FROM pairs ORDER BY id")
+    assert found["pair"].to_pylist() == [None, [1.5, None], None]

@@ -21,6 +21,7 @@ import pytest
 import headrace as hr
 import headrace.transport.receive as receive_module
 from echoing import EarlyEcho, Echo, batches_of, echoed, words
+from forking import ForkingReceiver
 from headrace.execute.writing import WriteCode
 from headrace.transport.protocol import PROTOCOL_VERSION, RECEIVES, REQUEST, STOP, TASK_MAGIC, TOTALS, FrameKind
 from headrace.worker.payload import payload_of
@@ -81,6 +82,13 @@ def test_receiver_of_a_cut_stream_raises_in_its_code_and_sends_no_message(road: 
         assert answer is None or answer[0] is FrameKind.ERROR, answer
     wait_until(lambda: "finally" in words(seen), what="the end of the code")
     assert words(seen)[-2] in ("ScanEndedError", "StopRequested"), words(seen)
+
+
+@pytest.mark.parametrize("child", ["go on", "take"])
+def test_receiver_that_forks_takes_and_answers_in_the_parent_alone(road: Road, child: str) -> None:
+    with road.open(ForkingReceiver(child)) as sending:
+        sending.send(*sending.frames(batches_of(1, 3)))
+        assert sending.message() == b"9"
 
 
 def write_code(directory: Path) -> tuple[FileTable, WriteCode]:

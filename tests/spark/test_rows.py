@@ -303,3 +303,41 @@ def test_rows_of_any_data_that_execute_yields_are_read(ctx: hr.SessionContext, p
     assert list(map(tuple, ctx.sql("SELECT a, s FROM t").collect())) == expected
     assert ctx.sql("SELECT count(*), sum(a) FROM t WHERE a > 1").collect() == [(3, 9)]
     assert len(ctx.sql("SELECT a FROM t LIMIT 3").collect()) == 3
+
+
+COPIED: list[tuple[pa.DataType, Any]] = [
+    (pa.bool_(), True),
+    (pa.int8(), 1),
+    (pa.int16(), 1),
+    (pa.int32(), 1),
+    (pa.int64(), 1),
+    (pa.float32(), 1.5),
+    (pa.float64(), 1.5),
+    (pa.date32(), dt.date(2020, 1, 2)),
+    (pa.timestamp("us"), dt.datetime(2020, 1, 2)),
+    (pa.timestamp("us", "UTC"), dt.datetime(2020, 1, 2, tzinfo=dt.UTC)),
+    (pa.duration("us"), dt.timedelta(seconds=1)),
+    (pa.decimal128(9, 2), Decimal("1.25")),
+    (pa.decimal128(38, 2), Decimal("1.25")),
+    (pa.string(), "a"),
+    (pa.binary(), b"a"),
+]
+
+
+def test_rows_nulls_inside_of_nested_values_survive_their_copies(ctx: hr.SessionContext) -> None:
+    """Spark copies arrays of numbers as a whole, and reads the nulls among them."""
+    fields, columns = [], []
+    for i, (type_, value) in enumerate(COPIED):
+        values = [value, None, value]
+        nested = pa.struct([("v", pa.list_(type_)), ("m", pa.map_(pa.string(), type_))])
+        fields += [pa.field(f"a{i}", pa.list_(type_)), pa.field(f"s{i}", pa.list_(nested))]
+        one = {"v": values, "m": list(zip("xyz", values, strict=True))}
+        columns += [[values, None, []], [[one, None, {"v": None, "m": None}], None, [one]]]
+    schema = pa.schema(fields)
+    rows = pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+    ctx.register_table("nested", hr.MemTable(rows))
+    every = ", ".join(f"transform({name}, x -> x) AS {name}" for name in schema.names)
+    assert ctx.collect(f"SELECT {every} FROM nested").to_pylist() == rows.to_pylist()
+    ctx.register_table("copied", hr.MemTable(schema.empty_table()))
+    ctx.spark.sql("INSERT INTO copied BY NAME SELECT * FROM nested")
+    assert ctx.collect("SELECT * FROM copied").to_pylist() == rows.to_pylist()

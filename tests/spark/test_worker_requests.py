@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from forking import ROWS, ForkingPlan
 from headrace.transport.protocol import STOP, FrameKind
 from producing import wait_until
 from worker_daemon import Worker, WorkerDaemon, request_of
@@ -94,6 +95,15 @@ def test_worker_stopped_before_it_takes_the_request_does_not_run_it(worker: Work
     worker.sock.sendall(ten_rows(1, ("sleep", FOREVER)) + STOP)
     answer = worker.answer(1)
     assert (answer.ended, answer.rows) == (FrameKind.ERROR, [])
+
+
+@pytest.mark.parametrize("child", ["go on", "raise", "exit", "async", "multiprocessing"])
+def test_worker_whose_code_forks_answers_alone_and_serves_the_next_request(worker: Worker, child: str) -> None:
+    worker.sock.sendall(request_of(ForkingPlan(child), 0))
+    answer = worker.answer(0)
+    assert (answer.ended, len(answer.rows)) == (FrameKind.END, 2 * ROWS)
+    worker.sock.sendall(ten_rows(1))
+    assert_whole(worker, 1)
 
 
 @pytest.mark.parametrize("nonsense", [b"?", b"HDRX" + bytes(40), b"H" * 100], ids=["byte", "magic", "many"])

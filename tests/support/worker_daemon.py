@@ -14,17 +14,18 @@ from pathlib import Path
 import cloudpickle
 import pyarrow as pa
 
+from headrace import ExecutionPlan
 from headrace.execute.receiving import ReceivingTask
 from headrace.transport.frames import read_frame, read_totals
 from headrace.transport.protocol import PROTOCOL_VERSION, RECEIVES, REQUEST, SENDS, TASK_MAGIC, FrameKind
 from headrace.worker.payload import payload_of
 from producing import PATIENCE_SECONDS, wait_until
-from worker_programs import Program, task_of
+from worker_programs import task_of
 
 _SECRET = b"secret"
 _INT = struct.Struct("!i")
 # What programs need is imported before the daemon forks, pandas because pyarrow does to make an array.
-_START = "import pandas, worker_programs, echoing; from headrace.worker.daemon import run; run()"
+_START = "import pandas, worker_programs, echoing, forking; from headrace.worker.daemon import run; run()"
 
 
 class WorkerDaemon:
@@ -128,7 +129,7 @@ class Answer:
                 self.error = frame.message.to_pybytes().decode()
 
 
-def request_of(program: Program, nonce: int) -> bytes:
+def request_of(program: ExecutionPlan, nonce: int) -> bytes:
     return _request(task_of(program), nonce, SENDS)
 
 

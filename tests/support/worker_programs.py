@@ -93,5 +93,5 @@ def import_slowly() -> None:
     assert slow_to_import.WHOLE
 
 
-def task_of(program: Program) -> ScanTask:
+def task_of(program: hr.ExecutionPlan) -> ScanTask:
     return ScanTask("t", program, NUMBERS, NUMBERS, None)

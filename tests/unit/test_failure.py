@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import tracemalloc
 from typing import get_args
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace.errors import ScanEnd
 from headrace.execute.failure import Failure, error_of, headline_of
-from headrace.execute.rebuild import put_together
+from headrace.execute.rebuild import put_together, taken_apart
 from headrace.push.channel import Channel
 from headrace.push.packing import Packed, Packing
 from headrace.push.sink import TableSink
@@ -39,6 +40,43 @@ def test_failure_of_any_exception_arrives_with_its_class_and_message(name: str) 
     assert len(record) < 200_000
     record.encode("ascii")
     assert told.args[0].startswith(headline_of(error))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("line\n" * 1_000_000),
+        RuntimeError(["row"] * 500_000),
+        RuntimeError(*["row"] * 500_000),
+        ExceptionGroup("g", [ValueError("line\n" * 1_000_000)]),
+    ],
+    ids=["message", "rows", "arguments", "group"],
+)
+def test_failure_of_a_huge_exception_is_cut_before_it_is_copied(error: BaseException) -> None:
+    size = len(str(error.exceptions[0] if isinstance(error, ExceptionGroup) else error))
+    error.add_note("note\n" * 1_000_000)
+    with pytest.raises(type(error)):
+        raise error
+    tracemalloc.start()
+    try:
+        failure = Failure.of(error)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * size, "str() itself may make a text of it"
+    assert len(failure.to_json()) < 200_000
+    assert "characters left out" in failure.text()
+
+
+def test_exception_with_large_attributes_is_not_taken_apart() -> None:
+    error = ValueError("small")
+    vars(error)["rows"] = [0] * 1_000_000
+    tracemalloc.start()
+    try:
+        assert taken_apart(error) is None
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_failed_process_is_rebuilt_with_its_attributes() -> None:

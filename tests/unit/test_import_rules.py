@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from source_imports import imports, modules
 
 ROOMS: list[tuple[str, list[str]]] = [
-    ("errors", ["errors", "optional", "arguments"]),
+    ("errors", ["errors", "forks", "optional", "arguments"]),
     ("display", ["display"]),
     ("arrow", ["arrow", "arrow.*"]),
     ("expr", ["expr", "expr.*"]),

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from headrace.forks import OwnProcess
+
 _LOOK_UP_SECONDS = 0.05
 """A thread that waits inside of one C call cannot be stopped, so it looks up this often."""
 
@@ -37,6 +39,7 @@ class AsyncBatches(Iterator[Any]):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._ended = False
+        self._process = OwnProcess()
         # The rest belongs to the loop's thread.
         self._wanted = asyncio.Event()
         self._stepping: asyncio.Task[None] | None = None
@@ -119,6 +122,7 @@ class AsyncBatches(Iterator[Any]):
                     break
                 finally:
                     self._stepping = None
+                    self._process.end_child()  # it has this thread alone, and would wait forever
                 self._answers.put(batch)
                 await self._wanted.wait()
         except BaseException as raised:  # user code may raise anything; here it ends neither loop nor thread
@@ -128,6 +132,8 @@ class AsyncBatches(Iterator[Any]):
                 await _closed(opened)
             except BaseException as raised:
                 error = error or raised
+            finally:
+                self._process.end_child()
         return None if self._stopping and error is not None and _is_stop(error) else error
 
 

@@ -99,11 +99,25 @@ def _is_number(type_: pa.DataType) -> bool:
 def _encoded(array: pa.Array, field: pa.Field) -> pa.Array:
     """An array of a wire type in the type of ``field``, which has that wire type."""
     try:
-        return array.cast(field.type)
+        return _in_type(array, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise SchemaMismatchError(
             f"column {field.name!r}: values of type {array.type} cannot be turned into {field.type}: {error}"
         ) from error
+
+
+def _in_type(array: pa.Array, target: pa.DataType) -> pa.Array:
+    """An array of a wire type in a type that has it.
+
+    pyarrow casts only what is not nested: of lists to lists of a fixed size it makes wrong offsets inside, and it
+    crashes where a list without values came in a message (seen in pyarrow 26).
+    """
+    if array.type == target:
+        return array
+    if isinstance(target, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(target, _in_type(array, target.storage_type))
+    nested = _rebuilt(array, target, _in_type)
+    return array.cast(target) if nested is None else nested
 
 
 def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -124,30 +138,76 @@ def _converted(array: pa.Array, target: pa.DataType) -> pa.Array:
         values = _converted(array.values, target)  # first, for the same reasons
         runs = pa.RunEndEncodedArray.from_arrays(array.run_ends, values)
         return _in_range(pa.compute.run_end_decode(runs.slice(array.offset, len(array))))
+    nested = _rebuilt(array, target, _converted)
+    if nested is not None:
+        return nested
+    if kind.is_timestamp(source) and source.tz is not None and source.unit == "us":
+        return array.view(target)
+    return _cast_number(array, target) if _is_number(source) else _in_range(array.cast(target))
+
+
+def _rebuilt(
+    array: pa.Array, target: pa.DataType, part: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array | None:
+    """A struct, a map or a list in the type ``target``, its children by ``part``; None for other types."""
+    source = array.type
+    kind = pa.types
     if kind.is_struct(source) and kind.is_struct(target):
         wanted = [target.field(i) for i in range(target.num_fields)]
-        children = [_converted(array.field(field.name), field.type) for field in wanted]
+        children = [part(_child(array, field), field.type) for field in wanted]
         return (
             pa.StructArray.from_arrays(children, fields=wanted, mask=array.is_null())
             if wanted
             else (array.cast(target))
         )
     if kind.is_map(source) and kind.is_map(target):
-        keys = _converted(array.keys, target.key_type)
-        items = _converted(array.items, target.item_type)
+        keys = part(array.keys, target.key_type)
+        items = part(array.items, target.item_type)
         offsets, mask = _parts(array)
         return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=mask)
-    if is_list(source) and kind.is_list(target):
-        if kind.is_list_view(source) or kind.is_large_list_view(source):
-            return _from_view(array, target)
-        if not kind.is_list(source):
-            array = array.cast(pa.list_(source.value_field))
-        values = _converted(array.values, target.value_type)
-        offsets, mask = _parts(array)
+    if not (is_list(source) and is_list(target)):
+        return None
+    if kind.is_fixed_size_list(target):
+        return _of_fixed_size(array, target, part)
+    if kind.is_list_view(source) or kind.is_large_list_view(source):
+        values, offsets, mask = _of_view(array)
+    else:
+        array = array if kind.is_list(source) else array.cast(pa.list_(source.value_field))
+        values, (offsets, mask) = array.values, _parts(array)
+    values = part(values, target.value_type)
+    if kind.is_list(target):
         return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
-    if kind.is_timestamp(source) and source.tz is not None and source.unit == "us":
-        return array.view(target)
-    return _cast_number(array, target) if _is_number(source) else _in_range(array.cast(target))
+    if kind.is_large_list(target):
+        return pa.LargeListArray.from_arrays(offsets.cast(pa.int64()), values, type=target, mask=mask)
+    index = pa.int32() if kind.is_list_view(target) else pa.int64()
+    sizes = pa.compute.subtract(offsets[1:], offsets[:-1]).cast(index)
+    view = pa.ListViewArray if kind.is_list_view(target) else pa.LargeListViewArray
+    return view.from_arrays(pa.compute.add(offsets[:-1], 0).cast(index), sizes, values, type=target, mask=mask)
+
+
+def _child(struct: pa.StructArray, wanted: pa.Field) -> pa.Array:
+    """The child for ``wanted``; with the struct's nulls where values need some size: what lies under a null has any."""
+    type_ = wanted.type.storage_type if isinstance(wanted.type, pa.BaseExtensionType) else wanted.type
+    kind = pa.types
+    sized = kind.is_fixed_size_list(type_) or kind.is_fixed_size_binary(type_) or kind.is_struct(type_)
+    position = struct.type.get_field_index(wanted.name)
+    return struct.flatten()[position] if sized and struct.null_count else struct.field(position)
+
+
+def _of_fixed_size(
+    array: pa.ListArray, target: pa.DataType, part: Callable[[pa.Array, pa.DataType], pa.Array]
+) -> pa.Array:
+    """Lists as lists of a fixed size. Raises ArrowInvalid where one has another size."""
+    lengths = pa.compute.list_value_length(array)
+    unfit = pa.compute.index(pa.compute.not_equal(lengths, target.list_size), True).as_py()
+    if unfit >= 0:
+        raise pa.ArrowInvalid(f"a list of {lengths[unfit]} values, expected {target.list_size}")
+    valid = None
+    if array.null_count:
+        valid = array.is_valid().buffers()[1]
+        array = array.fill_null(pa.scalar([None] * target.list_size, array.type))  # a null takes as much room
+    values = part(array.flatten(), target.value_type)
+    return pa.Array.from_buffers(target, len(array), [valid], children=[values])
 
 
 def _cast_number(array: pa.Array, target: pa.DataType) -> pa.Array:
@@ -201,10 +261,8 @@ def _parts(array: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     return pa.compute.add(array.offsets, 0).cast(array.offsets.type), array.is_null()
 
 
-def _from_view(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A list array from a list view; pyarrow's own cast leaves the last offset unset (seen in pyarrow 26)."""
+def _of_view(array: pa.Array) -> tuple[pa.Array, pa.Array, pa.Array | None]:
+    """Values, offsets and null mask of a list view; pyarrow's own cast leaves the last offset unset (in pyarrow 26)."""
     lengths = pa.compute.fill_null(pa.compute.list_value_length(array), 0).cast(pa.int32())
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), pa.compute.cumulative_sum(lengths)])
-    values = _converted(array.flatten(), target.value_type)
-    mask = array.is_null() if array.null_count else None
-    return pa.ListArray.from_arrays(offsets, values, type=target, mask=mask)
+    return array.flatten(), offsets, array.is_null() if array.null_count else None

@@ -21,6 +21,7 @@ T = TypeVar("T")
 _MAX_NAME_CHARS = 512
 _MAX_MESSAGE_CHARS = 4 * 1024
 _MAX_TRACEBACK_CHARS = 16 * 1024
+_MAX_NOTES = 20
 _PACKAGE = str(Path(errors.__file__).parent)
 
 
@@ -196,6 +197,20 @@ def _clipped(text: str, max_chars: int) -> str:
     return text.encode("utf-8", "backslashreplace").decode()  # half a surrogate pair would not survive the JVM
 
 
+def _clip_messages(formatted: Any) -> None:
+    """Cut messages and notes before they are formatted: that copies them several times, and each line by itself."""
+    waiting = [formatted]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(getattr(found, "_str", None), str):
+            found._str = _clipped(found._str, _MAX_MESSAGE_CHARS)
+        if isinstance(found.__notes__, list):
+            notes = found.__notes__[:_MAX_NOTES]
+            found.__notes__ = [_clipped(note, _MAX_MESSAGE_CHARS) if isinstance(note, str) else note for note in notes]
+        others = (found.__cause__, found.__context__, *(getattr(found, "exceptions", None) or ()))
+        waiting += [other for other in others if other is not None]
+
+
 def _user_traceback(exception: BaseException) -> str:
     """The traceback without Headrace's own leading frames: it starts where the user's code does.
 
@@ -207,7 +222,9 @@ def _user_traceback(exception: BaseException) -> str:
     try:
         if tb is None and exception.__cause__ is None and exception.__context__ is None:
             return ""
-        return "".join(traceback.format_exception(type(exception), exception, tb))
+        formatted = traceback.TracebackException(type(exception), exception, tb)
+        _clip_messages(formatted)
+        return "".join(formatted.format())
     except BaseException as error:  # formatting calls the user's __str__, __repr__ and properties
         why = qualified_name(error).removeprefix("builtins.")
         return "".join(traceback.format_tb(tb)) + f"<its traceback could not be written: {why}>"

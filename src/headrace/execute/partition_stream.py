@@ -168,7 +168,10 @@ class PartitionStream:
         self._stop.watch(None)
         item, batches, source = self._item, self._batches, self.source
         self._item = self._batches = self.source = None
-        close_sources(item, batches, source)
+        try:
+            close_sources(item, batches, source)
+        finally:
+            self._stop.process.end_child()
 
     def _checked(self, item: Any) -> Iterable[pa.RecordBatch]:
         """What the source gave, as batches of the plan's schema."""

@@ -8,6 +8,7 @@ that JSON has plus bytes and tuples.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import math
 import sys
@@ -23,17 +24,18 @@ def taken_apart(exception: BaseException) -> dict[str, Any] | None:
 
     Attributes that are not plain are left out. Raises what properties of the user's class do.
     """
+    room = _Room()
     try:
-        arguments = [_plain(value, _MAX_DEPTH) for value in (*exception.args, *_files(exception))]
-    except TypeError:
+        arguments = [_plain(value, _MAX_DEPTH, room) for value in (*exception.args, *_files(exception))]
+        attributes = {}
+        for name, value in vars(exception).items():
+            if type(name) is str:
+                room.take(len(name))
+                if _is_text(name):
+                    with contextlib.suppress(_NotPlain):
+                        attributes[name] = _plain(value, _MAX_DEPTH, room)
+    except (_NotPlain, _TooLarge):
         return None
-    attributes = {}
-    for name, value in vars(exception).items():
-        if type(name) is str and _is_text(name):
-            try:
-                attributes[name] = _plain(value, _MAX_DEPTH)
-            except TypeError:
-                continue
     data = {"arguments": arguments, "attributes": attributes}
     return data if len(json.dumps(data)) <= _MAX_CHARS else None
 
@@ -67,8 +69,30 @@ def _files(exception: BaseException) -> tuple[Any, ...]:
     return (exception.filename,) if exception.filename2 is None else (exception.filename, None, exception.filename2)
 
 
-def _plain(value: Any, depth: int) -> Any:
-    """Raises TypeError for what is not plain."""
+class _NotPlain(Exception):
+    pass
+
+
+class _TooLarge(Exception):
+    pass
+
+
+class _Room:
+    """How many characters may still come: a value is measured before it is walked or copied."""
+
+    def __init__(self) -> None:
+        self._chars = _MAX_CHARS
+
+    def take(self, chars: int) -> None:
+        """Raises _TooLarge where it is not enough."""
+        self._chars -= chars
+        if self._chars < 0:
+            raise _TooLarge
+
+
+def _plain(value: Any, depth: int, room: _Room) -> Any:
+    """Raises _NotPlain for what is not plain, and _TooLarge."""
+    room.take(len(value) if type(value) in (str, bytes, list, tuple) else 1)
     if value is None or type(value) is bool or (type(value) is float and math.isfinite(value)):
         return value
     if type(value) is int and value.bit_length() <= _MAX_BITS:
@@ -78,8 +102,8 @@ def _plain(value: Any, depth: int) -> Any:
     if type(value) is bytes:
         return {"bytes": base64.b64encode(value).decode()}
     if type(value) in (list, tuple) and depth:
-        return {type(value).__name__: [_plain(part, depth - 1) for part in value]}
-    raise TypeError(f"{type(value).__name__} is not plain")
+        return {type(value).__name__: [_plain(part, depth - 1, room) for part in value]}
+    raise _NotPlain
 
 
 def _is_text(value: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -52,6 +53,11 @@ class OfferedBatches(Iterator[pa.RecordBatch]):
         self._error: BaseException | None = None
 
     def __next__(self) -> pa.RecordBatch:
+        if self._stop.process.is_child:
+            raise StreamError(
+                f"{self._who} was forked: batches come to process {self._stop.process.pid} alone, not to its child "
+                f"{os.getpid()}. Take them in the parent, and give the child what it needs"
+            )
         self._stop.leave()
         batch = self._next()
         self._stop.enter()

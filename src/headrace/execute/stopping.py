@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 from headrace.errors import ScanEnd
+from headrace.forks import OwnProcess
 
 IMPORT_POLL_S = 0.02
 """How often a stop that an import has put off is tried again."""
@@ -50,6 +51,7 @@ class StopFlag:
         self.ending: Ending | None = None
         """Of the first request."""
         self.inside = False
+        self.process = OwnProcess()
         self._interrupt = interrupt
         self._interrupt_source: Callable[..., object] | None = None
         self._leaving = threading.Lock()
@@ -95,7 +97,8 @@ class StopFlag:
             raise StopRequested
 
     def leave(self) -> None:
-        """User code runs no more; whoever stops it has to know that."""
+        """User code runs no more; whoever stops it has to know that. In a forked child this does not return."""
+        self.process.end_child()  # first: the lock may be held by a thread that the child does not have
         with self._leaving:
             self.inside = False
 

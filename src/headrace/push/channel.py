@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import os
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -29,6 +30,7 @@ from headrace.errors import (
 )
 from headrace.execute.failure import headline_of, traceback_of
 from headrace.execute.stopping import Ending
+from headrace.forks import OwnProcess
 from headrace.push.lanes import Lane, Lanes, Offer, Outcome, Pack, Taker
 
 T = TypeVar("T")
@@ -188,6 +190,7 @@ class Channel(Generic[T]):
             partitions, capacity, max_bytes, stall_s, spills=spill is not None, new_pack=new_pack
         )
         self._lock = self._lanes.lock
+        self._process = OwnProcess()
         self._readers = [Reader(self, taker) for taker in self._lanes.takers]
         self._lost_producer: StreamError | None = None
         self._hinted: set[str] = set()  # what was said: once is enough, however many wait
@@ -203,6 +206,7 @@ class Channel(Generic[T]):
         ScanEndedError when nobody will read it; what ``abandon`` was given; OSError when it had to be spilled
         and could not.
         """
+        self._refuse_child()
         lane = self._lane(partition)
         with self._lock:
             if self._lanes.submit(lane, item, rows, size):
@@ -237,11 +241,14 @@ class Channel(Generic[T]):
         That is: while the lane is full, and while its reader waits, who is served best by the item itself. Raises
         what ``offer`` raises.
         """
+        if os.getpid() != self._process.pid:  # without the calls: they would be a tenth of a small write
+            self._refuse_child()
         with self._lock:
             return self._lanes.pack(self._lane(partition), item, rows, size)
 
     async def offer_async(self, item: T, rows: int, size: int, partition: int | None = None) -> None:
         """``offer`` for an event loop, which it does not block. Cancelled, it has written or it has not."""
+        self._refuse_child()
         await asyncio.sleep(0)  # a producer whose writes always find room must still let its loop run
         loop = asyncio.get_running_loop()
         settled = asyncio.Event()
@@ -271,6 +278,7 @@ class Channel(Generic[T]):
 
     def close(self, partition: int | None = None) -> None:
         """Clean end: readers end after what was written. No-op after any end."""
+        self._refuse_child()
         which = self.name if partition is None else f"partition {partition} of {self.name}"
         with self._lock:
             for reader in self._readers if partition is None else [self._readers[partition]]:
@@ -284,6 +292,7 @@ class Channel(Generic[T]):
         The first failure counts, a second is a no-op. After ``close()`` it raises SinkClosedError: readers
         may have been told that the stream is whole, so the failure must not pass for delivered.
         """
+        self._refuse_child()
         text = headline_of(cause)
         kind = type(cause)  # isinstance would ask the user's object
         if issubclass(kind, Exception) and not issubclass(kind, (StopIteration, StopAsyncIteration)):
@@ -365,6 +374,13 @@ class Channel(Generic[T]):
                 waiting=sum(lane.waiting for lane in lanes.all),
                 spilled=sum(loader is not None for lane in lanes.all for _, _, _, _, loader in lane.entries),
                 blocked_s=lanes.blocked_s + sum(now - o.since for lane in lanes.all for o in lane.blocked),
+            )
+
+    def _refuse_child(self) -> None:
+        if self._process.is_child:
+            raise SinkClosedError(
+                f"{self.name} belongs to process {self._process.pid}: what its forked child {os.getpid()} writes "
+                "would reach no query. Send the data to the parent, and write it there"
             )
 
     # Inside, with the lock held (_settle, _conclude, _put_away and _clean_up: without)

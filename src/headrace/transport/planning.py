@@ -6,6 +6,7 @@ import socket
 from collections.abc import Callable
 
 from headrace.errors import TransportError
+from headrace.forks import OwnProcess
 from headrace.transport.claims import Claim
 from headrace.transport.frames import Frame, frame_pieces, limit_stalls, read_frame, send_all
 from headrace.transport.protocol import MAX_SECOND_BYTES, STALL_SECONDS, FrameKind
@@ -36,8 +37,10 @@ class PlanningConnection:
         limit_stalls(sock, STALL_SECONDS)
         if sock.family == socket.AF_UNIX:
             self._from_here()
+        process = OwnProcess()
         while (frame := read_frame(sock, nonce, seals.received)) is not None:
             answer = self._call(*read_question(frame)).encode()
+            process.end_child()
             if len(answer) > MAX_SECOND_BYTES:
                 raise TransportError(f"an answer of {len(answer)} bytes: a plan may have {MAX_SECOND_BYTES}")
             send_all(sock, frame_pieces(FrameKind.ANSWER, b"", [answer], nonce, seals.sent))

@@ -1,4 +1,4 @@
-/* What all flat columns share: nulls, a close that frees nothing, no children; runs in the executor JVM. */
+/* What the columns over Arrow memory share: nulls, and a close that frees nothing; runs in the executor JVM. */
 package org.headrace.spark.vectors;
 
 import org.apache.arrow.memory.ArrowBuf;
@@ -11,10 +11,17 @@ import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.Platform;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** A column of single values. Each subclass is final and overrides only the getters of its own type. */
+/** Nulls of a column. Each subclass overrides only the getters of its own type. */
 abstract class FlatColumn extends ColumnVector {
   private final int nullCount;
   private final long validity;
+
+  /** Without a bitmap: the subclass says which rows are null. */
+  FlatColumn(DataType type, int nullCount) {
+    super(type);
+    this.nullCount = nullCount;
+    validity = 0;
+  }
 
   FlatColumn(FieldVector vector, DataType type) {
     super(type);
@@ -122,17 +129,17 @@ abstract class FlatColumn extends ColumnVector {
   }
 
   @Override
-  public final ColumnarArray getArray(int rowId) {
+  public ColumnarArray getArray(int rowId) {
     throw unsupported("getArray");
   }
 
   @Override
-  public final ColumnarMap getMap(int rowId) {
+  public ColumnarMap getMap(int rowId) {
     throw unsupported("getMap");
   }
 
   @Override
-  public final ColumnVector getChild(int ordinal) {
+  public ColumnVector getChild(int ordinal) {
     throw unsupported("getChild");
   }
 

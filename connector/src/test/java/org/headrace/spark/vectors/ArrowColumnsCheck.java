@@ -42,6 +42,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -332,18 +333,26 @@ public final class ArrowColumnsCheck {
       same("list", List.of(5, 6), listed(list.getArray(0).toIntArray()));
       same("null list", null, list.getArray(1));
       same("list nulls", 1, list.numNulls());
+      ((IntVector) lists.getDataVector()).setNull(0);
+      ColumnVector withNull = ArrowColumns.of(lists, DataTypes.createArrayType(DataTypes.IntegerType));
+      same("null inside of a copied list", true, withNull.getArray(0).copy().isNullAt(0));
 
       IntVector ints = structs.addOrGet("i", FieldType.nullable(new ArrowType.Int(32, true)), IntVector.class);
       ints.setSafe(1, 9);
       structs.setIndexDefined(1);
       structs.setValueCount(2);
-      ColumnVector struct = ArrowColumns.of(structs, DataTypes.createStructType(List.of()));
+      DataType type = new StructType().add("i", DataTypes.IntegerType);
+      ColumnVector struct = ArrowColumns.of(structs, type);
       same("struct", 9, struct.getStruct(1).getInt(0));
       same("null struct", null, struct.getStruct(0));
 
+      refused("struct of other fields", IllegalArgumentException.class, "declares struct",
+          () -> ArrowColumns.of(structs, new StructType()));
+
       large.setSafe(0, "水".getBytes(StandardCharsets.UTF_8));
       large.setValueCount(1);
-      same("large string", "水", ArrowColumns.of(large, DataTypes.StringType).getUTF8String(0).toString());
+      refused("large string", IllegalArgumentException.class, "declares string",
+          () -> ArrowColumns.of(large, DataTypes.StringType));
 
       ColumnVector none = ArrowColumns.of(nulls, DataTypes.NullType);
       same("null column", true, none.isNullAt(2));

@@ -57,8 +57,13 @@ class ProviderStreamReader(DataSourceStreamReader):
         self._is_available_now = True
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
-        """Before Spark 4.2 neither is given: the start is then where the last range ended, and there is no limit."""
-        return {_OFFSET: self._latest(self._begun() if start is None else start[_OFFSET], limit)}
+        """Before Spark 4.2 neither is given: the start is then where the last range ended, and there is no limit. The
+        first answer is then all that there is: it is availableNow's end, and a checkpoint may be anywhere before it.
+        """
+        if start is None and self._start is None:
+            self._start = self._all_available()
+            return {_OFFSET: self._start}
+        return {_OFFSET: self._latest(self._start if start is None else start[_OFFSET], limit)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self._start = end[_OFFSET]
@@ -94,10 +99,10 @@ class ProviderStreamReader(DataSourceStreamReader):
         """Workers read partitions, which bring all along: the provider stays behind."""
         return {"_struct": self._struct}
 
-    def _begun(self) -> Offset:
-        if self._start is None:
-            self._start = self.initialOffset()[_OFFSET]
-        return self._start
+    def _all_available(self) -> Offset:
+        with _raising_its_own():
+            initial = self._reading.initial()
+            return offset_of([initial, *self._reading.ends_until_now(initial)][-1])
 
     def _latest(self, start: Offset, limit: Any) -> Offset:
         text, now = offset_text(start), time.monotonic()

@@ -57,13 +57,10 @@ class ProviderStreamReader(DataSourceStreamReader):
         self._is_available_now = True
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
-        """Before Spark 4.2 neither is given: the start is then where the last range ended, and there is no limit. The
-        first answer is then all that there is: it is availableNow's end, and a checkpoint may be anywhere before it.
+        """Before Spark 4.2 neither is given: the start is then where the last range ended, and a micro-batch has all
+        that there is, as the first answer is availableNow's end.
         """
-        if start is None and self._start is None:
-            self._start = self._all_available()
-            return {_OFFSET: self._start}
-        return {_OFFSET: self._latest(self._start if start is None else start[_OFFSET], limit)}
+        return {_OFFSET: self._latest(None if start is None else start[_OFFSET], limit)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self._start = end[_OFFSET]
@@ -99,18 +96,22 @@ class ProviderStreamReader(DataSourceStreamReader):
         """Workers read partitions, which bring all along: the provider stays behind."""
         return {"_struct": self._struct}
 
-    def _all_available(self) -> Offset:
-        with _raising_its_own():
-            initial = self._reading.initial()
-            return offset_of([initial, *self._reading.ends_until_now(initial)][-1])
+    def _begun(self) -> Offset:
+        if self._start is None:
+            self._start = self.initialOffset()[_OFFSET]
+        return self._start
 
-    def _latest(self, start: Offset, limit: Any) -> Offset:
+    def _latest(self, given: Offset | None, limit: Any) -> Offset:
+        start = self._begun() if given is None else given
         text, now = offset_text(start), time.monotonic()
         if self._idle[0] == text and now - self._idle[1] < _ASKED_SECONDS:
             return start
         most_rows, most_bytes = getattr(limit, "max_rows", None), getattr(limit, "max_bytes", None)
         with _raising_its_own():
-            found = self._reading.latest(text, most_rows, most_bytes, available_now=self._is_available_now).end
+            if given is None:
+                found = [text, *self._reading.ends_until_now(text)][-1]
+            else:
+                found = self._reading.latest(text, most_rows, most_bytes, available_now=self._is_available_now).end
         self._idle = (text, now) if found == text else ("", 0.0)
         return offset_of(found)
 

@@ -46,7 +46,10 @@ class StreamProvider(TableProvider):
 
     @abstractmethod
     def latest_offset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """How far a micro-batch that starts at ``start`` can go now; ``start`` itself where there is nothing new."""
+        """How far a micro-batch that starts at ``start`` can go now; ``start`` itself where there is nothing new.
+
+        It may be less than all that there is, also without a limit: availableNow asks again from each answer.
+        """
 
     @abstractmethod
     def scan_between(self, start: Offset, end: Offset, request: ScanRequest) -> ExecutionPlan:

@@ -50,6 +50,12 @@ def test_stream_reader_of_each_kind_is_read_and_goes_on_after_a_restart(
     assert set(batches.column("n") + later.column("n")) == set(range(12))
 
 
+def test_available_now_reads_all_of_a_simple_reader(ctx: hr.SessionContext, tmp_path: Path, file: str) -> None:
+    ctx.register_table("numbers", hr.from_data_source(sources.SimpleSource, {"file": file}))
+    batches = read_available(ctx.stream("numbers"), tmp_path / "checkpoint")
+    assert [len(table) for table in batches.tables.values()] == [2, 2, 2, 1]
+
+
 def test_batch_that_was_not_committed_is_read_again_by_a_simple_reader_made_anew(
     ctx: hr.SessionContext, tmp_path: Path, file: str
 ) -> None:
@@ -191,6 +197,21 @@ def test_provider_as_a_data_source_keeps_limits_and_ends_with_what_is_available(
     wrong = loaded(spark, FileCounter(file), "wrongly_limited", maxrowspertrigger="many")
     with pytest.raises(Exception, match="maxRowsPerTrigger is a positive number, not 'many'"):
         read_available(wrong, tmp_path / "other")
+
+
+def test_provider_that_caps_its_steps_is_read_to_its_end_as_a_data_source(
+    spark: SparkSession, tmp_path: Path, file: str
+) -> None:
+    class Capped(FileCounter):
+        def latest_offset(self, start: hr.Offset, limit: hr.ReadLimit) -> hr.Offset:
+            return min(start + 3, super().latest_offset(start, limit))
+
+    batches = read_available(loaded(spark, Capped(file), "capped_numbers"), tmp_path / "checkpoint")
+    sizes = [3, 3, 1] if has("limits of stream readers") else [7]
+    assert [len(table) for table in batches.tables.values()] == sizes
+    grow(file, 14)
+    later = read_available(loaded(spark, Capped(file), "capped_numbers"), tmp_path / "checkpoint")
+    assert later.column("n")[-7:] == list(range(7, 14))
 
 
 def test_provider_that_is_no_stream_says_so_as_a_data_source(spark: SparkSession, tmp_path: Path) -> None:

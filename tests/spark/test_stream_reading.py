@@ -87,6 +87,22 @@ def test_available_now_reads_what_there_was_when_the_query_began(ctx: hr.Session
     assert batches.column("n") == list(range(10))
 
 
+def test_available_now_of_a_provider_that_caps_its_steps_reads_everything(
+    ctx: hr.SessionContext, tmp_path: Path
+) -> None:
+    class Capped(Counter):
+        def latest_offset(self, start: hr.Offset, limit: hr.ReadLimit) -> hr.Offset:
+            return min(start + 300, super().latest_offset(start, limit))
+
+    counter = Capped(1000)
+    ctx.register_table("numbers", counter)
+    batches = read_available(ctx.stream("numbers"), tmp_path)
+    assert [len(table) for table in batches.tables.values()] == [300, 300, 300, 100]
+    counter.grow(700)
+    batches = read_available(ctx.stream("numbers", maxRowsPerTrigger=400), tmp_path)
+    assert [len(table) for table in batches.tables.values()] == [300, 300, 100]
+
+
 def test_query_goes_on_from_its_checkpoint_with_other_code(ctx: hr.SessionContext, tmp_path: Path) -> None:
     ctx.register_table("numbers", Counter(10, placement=hr.Placement.EXECUTORS))
     read_available(ctx.stream("numbers"), tmp_path)

@@ -89,6 +89,13 @@ class NamedOffsets(Numbers):
         return super().scan_between(_count(start), _count(end), request)
 
 
+class Capped(Numbers):
+    """Goes at most 15 rows further, whatever it is asked for."""
+
+    def latest_offset(self, start: Any, limit: hr.ReadLimit) -> Any:
+        return min(start + 15, super().latest_offset(start, limit))
+
+
 def _count(offset: Any) -> int:
     return int(offset["page"] * 10 + offset["row"])
 
@@ -156,6 +163,13 @@ class OffsetsGoInACircle(NamedOffsets):
         return {"page": 0, "row": 1} if end["page"] == 1 and limit.max_rows else end
 
 
+class CappedInACircle(NamedOffsets):
+    """After its second step it begins again."""
+
+    def latest_offset(self, start: Any, limit: hr.ReadLimit) -> Any:
+        return {"page": 0, "row": 0} if start["page"] > 1 else {"page": start["page"] + 1, "row": 0}
+
+
 # Read limits
 
 
@@ -187,6 +201,13 @@ class PassesUntil(Numbers):
 class EndsAreShared(Numbers):
     def scan_between(self, start: Any, end: Any, request: hr.ScanRequest) -> hr.ExecutionPlan:
         return NumbersPlan(start, end + 1, request)
+
+
+class LosesRowsBeyondItsCap(Capped):
+    """Only a check of all that there is sees it."""
+
+    def scan_between(self, start: Any, end: Any, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        return NumbersPlan(start, end if start == 0 else min(end, 30), request)
 
 
 class LosesTheFirstRow(Numbers):

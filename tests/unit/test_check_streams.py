@@ -16,7 +16,9 @@ from headrace.testing.report import OF_STREAMS
 from places import SUPPORT
 
 
-@pytest.mark.parametrize("provider", [streams.Numbers, streams.NamedOffsets, streams.Forgetful, streams.GrowsMeanwhile])
+@pytest.mark.parametrize(
+    "provider", [streams.Numbers, streams.NamedOffsets, streams.Capped, streams.Forgetful, streams.GrowsMeanwhile]
+)
 def test_stream_that_keeps_its_promises_passes(provider: type[streams.Numbers]) -> None:
     report = check_provider(provider(), samples=1)
     assert report.ok, str(report)
@@ -48,6 +50,8 @@ def test_table_that_is_no_stream_says_nothing_of_streams() -> None:
         (streams.OffsetNeedsItsType, Promise.OFFSETS, "latest_offset raised TypeError: can only concatenate list"),
         (streams.OffsetsGoBack, Promise.OFFSETS, ", which is less than the start: offsets only grow"),
         (streams.OffsetsGoInACircle, Promise.OFFSETS, 'gave {"page":0,"row":1}, where it was before'),
+        (streams.CappedInACircle, Promise.OFFSETS, 'answered {"page":0,"row":0} when asked from {"page":2,"row":0}'),
+        (streams.LosesRowsBeyondItsCap, Promise.RANGES, "none has 10 rows of the whole range: {'n': 30"),
         (streams.StandsStill, Promise.READ_LIMITS, "gave its start, although there is more up to 40"),
         (streams.PassesUntil, Promise.READ_LIMITS, "gave 40; there is data up to until, which is where it has to stop"),
         (streams.EndsAreShared, Promise.RANGES, "rows too many: {'n': "),

@@ -119,14 +119,130 @@ def test_available_now_ends_where_the_table_ended_when_it_was_first_asked(
         ends.append(end)
         counter.grow(1000)
     assert ends == ["0", "30", "60", "70"]
-    assert [limit.until for _, limit in counter.asked] == [None, 70, 70, 70]
+    assert [limit.until for _, limit in counter.asked] == [None, None, 70, 70, 70]
 
 
-def test_available_now_without_limits_asks_once(reading_of: Callable[..., StreamReading]) -> None:
+class Capped(Counter):
+    """Answers at most 30 further, and grows by so much with each question."""
+
+    growth = 0
+
+    def latest_offset(self, start: hr.Offset, limit: hr.ReadLimit) -> hr.Offset:
+        end = min(start + 30, super().latest_offset(start, limit))
+        self.head += self.growth
+        return end
+
+
+class CappedShards(hr.StreamProvider):
+    """Offsets are a dict: the rows of a log, of which 30 are answered at once, and those of another, which is live."""
+
+    def __init__(self) -> None:
+        self.live = 0
+
+    def schema(self) -> pa.Schema:
+        return SCHEMA
+
+    def initial_offset(self) -> hr.Offset:
+        return {"log": 0, "live": 0}
+
+    def latest_offset(self, start: hr.Offset, limit: hr.ReadLimit) -> hr.Offset:
+        self.live += 1
+        return {"log": min(start["log"] + 30, 100), "live": self.live}
+
+    def scan_between(self, start: hr.Offset, end: hr.Offset, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        raise NotImplementedError
+
+
+def available_ends(reading: StreamReading, max_rows: int | None = None) -> list[str]:
+    """The ends of the micro-batches of a query with availableNow."""
+    ends = [reading.initial()]
+    while (end := reading.latest(ends[-1], max_rows, available_now=True).end) != ends[-1]:
+        ends.append(end)
+        assert len(ends) < 1000, "the query does not end"
+    return ends[1:]
+
+
+def test_available_now_without_limits_is_one_step(reading_of: Callable[..., StreamReading]) -> None:
     counter = Counter(70)
+    assert available_ends(reading_of(counter)) == ["70"]
+    assert [start for start, _ in counter.asked] == [0, 70]
+
+
+@pytest.mark.parametrize("growth", [0, 1, 7])
+def test_available_now_of_a_capped_provider_reads_all_that_was_there(
+    reading_of: Callable[..., StreamReading], growth: int
+) -> None:
+    counter = Capped(100)
+    counter.growth = growth
+    ends = available_ends(reading_of(counter))
+    assert ends[:3] == ["30", "60", "90"]
+    assert 100 <= int(ends[-1]) <= counter.head
+
+
+@pytest.mark.parametrize(("max_rows", "ends"), [(20, ["20", "40", "60", "80", "100"]), (50, ["30", "60", "90", "100"])])
+def test_available_now_of_a_capped_provider_keeps_to_the_smaller_limit(
+    reading_of: Callable[..., StreamReading], max_rows: int, ends: list[str]
+) -> None:
+    assert available_ends(reading_of(Capped(100)), max_rows) == ends
+
+
+def test_available_now_of_a_capped_provider_begins_at_the_checkpoint(reading_of: Callable[..., StreamReading]) -> None:
+    counter = Capped(100)
     reading = reading_of(counter)
-    assert [reading.latest(start, available_now=True).end for start in ("0", "70")] == ["70", "70"]
-    assert len(counter.asked) == 1
+    assert [reading.latest(start, available_now=True).end for start in ("45", "75", "100")] == ["75", "100", "100"]
+    assert all(start >= 45 for start, _ in counter.asked)
+
+
+def test_available_now_ends_where_a_growing_table_was(reading_of: Callable[..., StreamReading]) -> None:
+    class Growing(Counter):
+        def latest_offset(self, start: hr.Offset, limit: hr.ReadLimit) -> hr.Offset:
+            self.grow()
+            return super().latest_offset(start, limit)
+
+    counter = Growing(70)
+    assert available_ends(reading_of(counter)) == ["71"]
+    assert len(counter.asked) == 3
+
+
+def test_available_now_of_capped_shards_reads_all_beside_a_live_one(reading_of: Callable[..., StreamReading]) -> None:
+    ends = [offset_of(end) for end in available_ends(reading_of(CappedShards()))]
+    assert [end["log"] for end in ends] == [30, 60, 90, 100]
+
+
+def test_available_now_of_a_stream_without_an_end_ends(
+    reading_of: Callable[..., StreamReading], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "MOST_STEPS", 10)
+    counter = Capped(100)
+    counter.growth = 1000
+    assert len(available_ends(reading_of(counter))) == 10
+    assert "still has more than 300" in caplog.text
+
+
+def test_available_now_of_offsets_in_a_circle_is_an_error(reading_of: Callable[..., StreamReading]) -> None:
+    class Circle(Counter):
+        def latest_offset(self, start: hr.Offset, limit: hr.ReadLimit) -> hr.Offset:
+            return {0: "a", "a": "b", "b": "c", "c": "a"}[start]
+
+    with pytest.raises(PlanError, match=r"latest_offset .* answered \"a\" when asked from \"c\".*only grow"):
+        reading_of(Circle()).latest("0", available_now=True)
+
+
+def test_available_now_ends_with_the_reading(reading_of: Callable[..., StreamReading]) -> None:
+    class Endless(Capped):
+        growth = 1000
+        reading: StreamReading
+
+        def latest_offset(self, start: hr.Offset, limit: hr.ReadLimit) -> hr.Offset:
+            if len(self.asked) == 5:
+                self.reading.close()
+            return super().latest_offset(start, limit)
+
+    counter = Endless(100)
+    counter.reading = reading_of(counter)
+    with pytest.raises(ClosedError):
+        counter.reading.latest("0", available_now=True)
+    assert len(counter.asked) == 6
 
 
 def test_available_now_of_a_provider_that_goes_beyond_is_cut(reading_of: Callable[..., StreamReading]) -> None:

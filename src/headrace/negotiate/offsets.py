@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from headrace.errors import PlanError
@@ -43,6 +44,41 @@ def offset_of(text: str) -> Offset:
 def goes_back(start: Offset, end: Offset) -> bool:
     """Whether both are numbers, and ``end`` is the smaller one: of other offsets nobody knows which comes first."""
     return _is_number(start) and _is_number(end) and end < start
+
+
+def ends_until_now(start: str, ask: Callable[[str], str], where: str, most: int) -> list[str]:
+    """The ends of the steps from ``start`` to where a stream is now; empty where nothing is new. All as canonical JSON.
+
+    ``ask`` answers how far the stream goes from an offset. A provider may answer with less than all, so each answer is
+    asked from again. Where that gives more, either the answer was capped or the stream has grown meanwhile. The same
+    question, asked again, tells them apart: a capped answer does not reach what is there by now. A stream that grows
+    faster than its capped answers ends after ``most`` steps. Raises PlanError for offsets that go in a circle.
+    """
+    ends: list[str] = []
+    seen = {start}
+    begin, end = start, ask(start)
+    while end != begin and len(ends) < most:
+        if end in seen:
+            raise PlanError(f"{where} answered {end} when asked from {begin}, where it was before: offsets only grow")
+        seen.add(end)
+        ends.append(end)
+        more = ask(end)
+        if more == end:
+            break
+        again = ask(begin)
+        if again != end and not _is_behind(offset_of(again), offset_of(more)):
+            break
+        begin, end = end, more
+    return ends
+
+
+def _is_behind(offset: Offset, other: Offset) -> bool:
+    """Whether a number in ``offset``, one of some shards for instance, is smaller than that of ``other``."""
+    if isinstance(offset, dict) and isinstance(other, dict):
+        return any(_is_behind(offset[key], other[key]) for key in offset.keys() & other.keys())
+    if isinstance(offset, list) and isinstance(other, list):
+        return any(map(_is_behind, offset, other))
+    return goes_back(other, offset)
 
 
 def _is_number(offset: Offset) -> bool:

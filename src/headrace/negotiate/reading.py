@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from headrace.errors import ClosedError, DeregisteredError, PlanError
 from headrace.negotiate.asking import asking, kind_of
-from headrace.negotiate.offsets import checked_text, goes_back, offset_of
+from headrace.negotiate.offsets import checked_text, ends_until_now, goes_back, offset_of
 from headrace.negotiate.registry import RegisteredTable
 from headrace.stream import ReadLimit, listen, stream_of
 
+_LOG = logging.getLogger("headrace")
+MOST_STEPS = 10_000
+"""Of what is available now, if the provider caps its own steps: one that has ever more ends a query there."""
 ASKED_SECONDS = 1.0
 """How often a provider is asked that never says that it advanced. It is also how soon a lost table is noticed."""
 LONGEST_WAIT_SECONDS = 10.0
@@ -44,6 +49,7 @@ class StreamReading:
         self._advances = 0
         self._closed = False
         self._until: str | None = None
+        self._steps: dict[str, str] = {}
         self._head: Any = None
         self._head_at = 0.0
         self._forget = listen(self._provider, self._advanced)
@@ -73,17 +79,19 @@ class StreamReading:
     ) -> Latest:
         """How far a micro-batch from ``start`` can go; ``start`` itself where there is nothing new.
 
-        ``available_now``: no further than what there was when this was first asked.
+        ``available_now``: no further than what there was when this was first asked, and without limits in the steps
+        in which the provider answered then.
         """
         with self._changed:
             advances = self._advances  # before the provider is asked: one that advances meanwhile is asked again
         if not available_now:
             return Latest(self._ask_latest(start, ReadLimit(max_rows, max_bytes)), advances)
         if self._until is None:
-            self._until = self._ask_latest(start, ReadLimit())
+            ends = [start, *self.ends_until_now(start)]
+            self._steps, self._until = dict(pairwise(ends)), ends[-1]
         until = self._until
         if start == until or (max_rows is None and max_bytes is None):
-            return Latest(until, advances)
+            return Latest(self._steps.get(start, until), advances)
         end = self._ask_latest(start, ReadLimit(max_rows, max_bytes, offset_of(until)))
         if end == start:
             raise PlanError(
@@ -91,6 +99,21 @@ class StreamReading:
                 f"something: it answered {until} when the query began to read what is available now"
             )
         return Latest(until if goes_back(offset_of(end), offset_of(until)) else end, advances)
+
+    def ends_until_now(self, start: str) -> list[str]:
+        """The ends of the steps from ``start`` to where the table is now, in the provider's own steps; empty where
+        nothing is new."""
+        where = f"{self._method('latest_offset')} (table {self.table.name!r})"
+        ends = ends_until_now(start, lambda offset: self._ask_latest(offset, ReadLimit()), where, MOST_STEPS)
+        if len(ends) == MOST_STEPS:
+            _LOG.warning(
+                "%s was asked %d times and still has more than %s: the query ends there, and the next one goes on; let "
+                "it answer in larger steps",
+                where,
+                MOST_STEPS,
+                ends[-1],
+            )
+        return ends
 
     def _ask_latest(self, start: str, limit: ReadLimit) -> str:
         self._require()

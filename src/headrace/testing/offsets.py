@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from headrace.errors import PlanError
-from headrace.negotiate.offsets import checked_text, goes_back, offset_of, offset_text
+from headrace.negotiate.offsets import checked_text, ends_until_now, goes_back, offset_of, offset_text
 from headrace.stream import Offset, ReadLimit, StreamProvider
 from headrace.testing.probe import USER_ERRORS, CheckStopped, error_text, on_other_thread
 from headrace.testing.report import Findings, Promise
@@ -45,6 +45,20 @@ class Offsets:
                 "than the start: offsets only grow",
             )
         return found
+
+    def now(self, start: Offset) -> Offset:
+        """Where the stream is now. A provider that caps its own steps is asked again, at most MOST_STEPS times."""
+        where = f"{self._name}.latest_offset"
+        try:
+            ends = ends_until_now(
+                offset_text(start),
+                lambda text: offset_text(self.latest(offset_of(text), ReadLimit())),
+                where,
+                MOST_STEPS,
+            )
+        except PlanError as error:
+            self._stop(Promise.OFFSETS, str(error), error)
+        return offset_of(ends[-1]) if ends else start
 
     def walk(self, start: Offset, end: Offset, limit: ReadLimit) -> list[Offset]:
         """From ``start`` to ``end`` in steps of ``limit``, whose ``until`` is the end. All offsets, both ends too.

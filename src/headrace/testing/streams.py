@@ -53,7 +53,7 @@ class StreamCheck:
     def begin(self) -> Probe:
         """Finds both ends; the probe of the range between them."""
         self.start = self._offsets.initial()
-        self.end = self._offsets.latest(self.start, ReadLimit())
+        self.end = self._offsets.now(self.start)
         return self._probe(self.start, self.end)
 
     def check(self, filters: Sequence[Expr], rng: Random, samples: int, rows_of_table: int | None) -> None:

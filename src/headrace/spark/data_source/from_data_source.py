@@ -51,7 +51,7 @@ def from_data_source(
     A data source with a ``streamReader`` or a ``simpleStreamReader`` is a stream too: ``ctx.stream(name)``. All queries
     of the table ask one reader: register the source once for each query if its reader counts what it gave. The limits
     of ``ctx.stream`` reach a reader whose ``latestOffset`` takes them (Spark 4.2); its ``getDefaultReadLimit`` is not
-    asked. With the trigger availableNow all that there is comes in one micro-batch.
+    asked. With the trigger availableNow all that there is comes in the steps in which the reader answers.
 
     A class with ``writer`` or ``streamWriter`` makes a table for INSERT INTO, INSERT OVERWRITE and streaming queries.
     Its writers get rows or Arrow batches with the table's columns, and the options of the writer beside ``options``;

@@ -57,8 +57,10 @@ class ProviderStreamReader(DataSourceStreamReader):
         self._is_available_now = True
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
-        """Before Spark 4.2 neither is given: the start is then where the last range ended, and there is no limit."""
-        return {_OFFSET: self._latest(self._begun() if start is None else start[_OFFSET], limit)}
+        """Before Spark 4.2 neither is given: the start is then where the last range ended, and a micro-batch has all
+        that there is, as the first answer is availableNow's end.
+        """
+        return {_OFFSET: self._latest(None if start is None else start[_OFFSET], limit)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         self._start = end[_OFFSET]
@@ -99,13 +101,17 @@ class ProviderStreamReader(DataSourceStreamReader):
             self._start = self.initialOffset()[_OFFSET]
         return self._start
 
-    def _latest(self, start: Offset, limit: Any) -> Offset:
+    def _latest(self, given: Offset | None, limit: Any) -> Offset:
+        start = self._begun() if given is None else given
         text, now = offset_text(start), time.monotonic()
         if self._idle[0] == text and now - self._idle[1] < _ASKED_SECONDS:
             return start
         most_rows, most_bytes = getattr(limit, "max_rows", None), getattr(limit, "max_bytes", None)
         with _raising_its_own():
-            found = self._reading.latest(text, most_rows, most_bytes, available_now=self._is_available_now).end
+            if given is None:
+                found = [text, *self._reading.ends_until_now(text)][-1]
+            else:
+                found = self._reading.latest(text, most_rows, most_bytes, available_now=self._is_available_now).end
         self._idle = (text, now) if found == text else ("", 0.0)
         return offset_of(found)
 

@@ -18,6 +18,7 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.api.python.PythonException;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
@@ -91,6 +92,9 @@ public final class Versions {
 
   /** Whether what Python workers log is kept for {@code python_worker_logs()}. */
   private static final String LOGGING_SETTING = "spark.sql.pyspark.worker.logging.enabled";
+
+  /** From 4.1: a recursive part of a query. */
+  private static final Class<?> RECURSION = classOrNull("org.apache.spark.sql.catalyst.plans.logical.UnionLoop");
 
   /** From 4.3: of a Python worker. */
   private static final Class<?> WORKER_HANDLE = classOrNull("org.apache.spark.api.python.PythonWorkerHandle");
@@ -206,6 +210,11 @@ public final class Versions {
   public static String sessionOfLogs() {
     Option<SparkSession> active = SparkSession.getActiveSession();
     return KEEPS_LOGS && active.isDefined() && isOn(LOGGING_SETTING) ? active.get().sessionUUID() : null;
+  }
+
+  /** Whether a node runs again and again what is below it. */
+  public static boolean isRecursion(LogicalPlan node) {
+    return RECURSION != null && RECURSION.isInstance(node);
   }
 
   private static boolean isOn(String setting) {

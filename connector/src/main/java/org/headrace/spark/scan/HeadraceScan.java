@@ -44,6 +44,7 @@ public final class HeadraceScan
   private volatile PlannedBatch batch;
   private volatile PlannedRange range;
   private volatile boolean isStream;
+  private volatile boolean isRepeated;
 
   HeadraceScan(Negotiation negotiation, String table, StructType readSchema, JsonNode plan) {
     this.negotiation = negotiation;
@@ -192,7 +193,12 @@ public final class HeadraceScan
 
   @Override
   public NamedReference[] filterAttributes() {
-    return batch().runtimeFilterColumns();
+    return isRepeated ? new NamedReference[0] : batch().runtimeFilterColumns();
+  }
+
+  /** From here on Spark is offered no runtime filters, as the steps of a recursion share this scan. */
+  void withholdRuntimeFilters() {
+    isRepeated = true;
   }
 
   /** Called after planning and before partitions are asked for, perhaps several times: what was learnt adds up. */

@@ -14,7 +14,8 @@ public final class ScanRules {
   /** Adds the rules of every scan, and others, to a session, each once. */
   public static void install(SparkSession session, List<Rule<LogicalPlan>> others) {
     List<Rule<LogicalPlan>> rules =
-        new ArrayList<>(List.of(new NestedFiltersRule(), new WithheldKeysRule(), new GroupedPromisesRule()));
+        new ArrayList<>(
+            List.of(new RecursionRule(), new NestedFiltersRule(), new WithheldKeysRule(), new GroupedPromisesRule()));
     rules.addAll(others);
     synchronized (ScanRules.class) { // two threads may load catalogs of one session
       List<Rule<LogicalPlan>> all =

@@ -105,10 +105,10 @@ def test_partition_of_a_table_without_partition_columns_is_refused_by_its_name(
         sql = f"{statement.format(t=name)} PARTITION (day = '2024-01-01') SELECT 1L"
         with pytest.raises((PySparkException, WriteError), match="'flat' has no partition columns"):
             ctx.sql(sql).collect()
-    spark.sql("INSERT INTO flat (id) SELECT row_number() OVER (PARTITION BY day ORDER BY id) FROM flat")
+    spark.sql("INSERT INTO flat (day, id) SELECT day, row_number() OVER (PARTITION BY day ORDER BY id) FROM flat")
     ctx.register_table("partition", hr.DatasetTable(tmp_path / "p", schema="id BIGINT, day DATE"))
-    spark.sql("INSERT INTO TABLE `partition` (id) VALUES (1L)")
-    spark.sql("INSERT INTO partition (id) VALUES (2L)")
+    spark.sql("INSERT INTO TABLE partition (id, day) VALUES (1L, NULL)")
+    spark.sql("INSERT INTO partition (id, day) VALUES (2L, NULL)")
     assert spark.sql("SELECT * FROM `partition`").count() == 2
 
 

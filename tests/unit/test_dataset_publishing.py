@@ -15,9 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
+from headrace.negotiate.registry import RegisteredTable
+from headrace.negotiate.writing import partition_columns
 from headrace.tables.dataset import file_writers
 from headrace.tables.dataset import folder as folders
-from headrace.tables.dataset.record import read_record, replace_record
+from headrace.tables.dataset.record import Record, consistent, read_record, replace_record
 from writing import committed, read_rows, request_for, written
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string()), ("day", pa.date32())])
@@ -502,3 +504,29 @@ def test_task_that_writes_too_many_files_is_told(tmp_path: Path, monkeypatch: py
     table = new_table(tmp_path / "t", "city")
     with pytest.raises(hr.WriteError, match="may write 3 files"):
         committed(table, pa.concat_tables([rows(i, city=str(i)) for i in range(4)]))
+
+
+def test_staged_files_that_go_while_a_folder_is_listed_are_no_error(tmp_path: Path) -> None:
+    committed(new_table(tmp_path), rows(1))
+    tries: list[Record] = []
+
+    def listing(record: Record) -> str:
+        tries.append(record)
+        if len(tries) < 4:
+            raise FileNotFoundError(f"Cannot list directory '{tmp_path}/_headrace/writes/0-1'")
+        return "files"
+
+    assert consistent(str(tmp_path), listing)[1] == "files"
+    with pytest.raises(FileNotFoundError, match="another"):
+        consistent(str(tmp_path), lambda record: os.listdir(tmp_path / "another"))
+
+
+@pytest.mark.parametrize("answer", ["city", ["city", "no such"], [["city"]], None])
+def test_partition_columns_that_a_table_has_not_are_named(tmp_path: Path, answer: Any) -> None:
+    class Answering(hr.DatasetTable):
+        def partition_columns(self) -> Any:
+            return answer
+
+    assert partition_columns(RegisteredTable.of("t", new_table(tmp_path / "t", "city"))) == ["city"]
+    with pytest.raises(hr.WriteError, match=r"Answering\.partition_columns returned .* 't'"):
+        partition_columns(RegisteredTable.of("t", Answering(tmp_path / "t", schema=SCHEMA)))

@@ -131,13 +131,18 @@ def connector_jar() -> str:
 
 
 def connector_class(spark: SparkSession, name: str) -> Any:
-    """The connector's class ``org.headrace.spark.<name>`` in the driver's JVM.
+    """The connector's class ``org.headrace.spark.<name>`` in the driver's JVM."""
+    return java_class(spark, f"org.headrace.spark.{name}")
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class in the driver's JVM, by its full name.
 
     ``_jvm.org.headrace...`` would ask the JVM at each dot whether that is a class, and it would look through all of
     Spark's jars each time: 2.5 ms.
     """
     context: Any = spark.sparkContext
-    return JavaClass(f"org.headrace.spark.{name}", context._gateway._gateway_client)
+    return JavaClass(name, context._gateway._gateway_client)
 
 
 def _add_jar(spark: SparkSession) -> None:

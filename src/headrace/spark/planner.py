@@ -1,7 +1,4 @@
-"""The planner callback: the one narrow door through which the JVM asks Python; driver Python.
-
-Called on Py4J's threads, or on those of the endpoint's connections where Spark Connect is between.
-"""
+"""The planner: answers what the JVM asks Python; driver Python, the threads of the endpoint's connections."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from headrace.errors import ClosedError, HeadraceError, ResultClosedError
+from headrace.errors import ClosedError, HeadraceError, PlanError, ResultClosedError
 from headrace.execute.failure import Failure
 from headrace.negotiate.asking import ProviderRaised
 from headrace.negotiate.registry import Registry
@@ -23,6 +20,8 @@ from headrace.spark.streams import Streams
 from headrace.spark.task_places import TaskPlaces
 from headrace.spark.writes import Writes
 from headrace.transport.endpoint import Endpoint
+
+_MAX_ANSWER_CHARS = (2 << 30) - 128  # the JVM reads it into one array
 
 
 class Planner:
@@ -49,14 +48,20 @@ class Planner:
         }
 
     def call(self, operation: str, payload: str) -> str:
-        """Called from the JVM."""
+        """A ``planning.Call``."""
         try:
             question = json.loads(payload)
             with planning_for(question):
-                return json.dumps(self._operations[operation](question))
+                answer = json.dumps(self._operations[operation](question))
+            if len(answer) > _MAX_ANSWER_CHARS:
+                raise PlanError(
+                    f"the answer to {operation!r} has {len(answer)} characters, and can have at most "
+                    f"{_MAX_ANSWER_CHARS}: a plan must not hold the data itself, but tell where it is"
+                )
+            return answer
         except ProviderRaised as raised:
             return json.dumps({words.FAILURE: raised.failure.to_dict()})
-        except BaseException as error:  # a bug of ours (or a user's sys.exit) must arrive as a message too: Py4J hangs
+        except BaseException as error:  # a bug of ours (or a user's sys.exit) must arrive as a message too
             return json.dumps({words.FAILURE: Failure.of(error).to_dict()})
 
     def expect_result(self, inbox_id: str, inbox: ResultInbox) -> None:
@@ -113,6 +118,3 @@ class Planner:
         if inbox is not None:
             inbox.keep_rows(question[words.FIRST], question[words.END])
         return {}
-
-    class Java:
-        implements = ("org.headrace.spark.planner.Planner",)

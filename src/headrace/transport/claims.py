@@ -55,6 +55,7 @@ class Offer:
     partitions: int | None
     receives: bool
     watched: bool
+    answers: bool = False
 
 
 def open_offer(offer: Offer | None, claim: Claim) -> PartitionServer:

@@ -68,6 +68,7 @@ class _Connection:
     received: bytearray = field(default_factory=bytearray)
     claimed: bool = False
     receives: bool = False  # frames come from the peer
+    answers: bool = False  # the answer under way is sent even when the endpoint closes
     served: bool = False  # a thread uses the socket, and hands the connection back at its end
     lease: SenderLease | None = None  # of a TCP connection
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -132,16 +133,18 @@ class Endpoint:
         *,
         receives: bool = False,
         watched: bool | None = None,
+        answers: bool = False,
     ) -> bytes:
         """Make a ticket that opens these partitions, and these only, until it is withdrawn.
 
         ``partitions`` is how many there are; with None ``open_partition`` checks the number itself. ``receives``: the
         executor sends and this side reads. ``watched``: the server is stopped as soon as the peer is gone, as all that
-        send are; else it has to notice by itself, as those that receive do unless they are watched too.
+        send are; else it has to notice by itself, as those that receive do unless they are watched too. ``answers``: when
+        the endpoint closes, the server reads the end of the connection, and still sends the answer it is working on.
         """
         watched = not receives if watched is None else watched
         ticket = secrets.token_bytes(TICKET_BYTES)
-        self._tickets[ticket] = Offer(open_partition, partitions, receives, watched)
+        self._tickets[ticket] = Offer(open_partition, partitions, receives, watched, answers)
         return ticket
 
     def withdraw(self, ticket: bytes) -> None:
@@ -315,6 +318,7 @@ class Endpoint:
             connection.lease = SenderLease(connection.sock)
         offer = self._tickets.get(ticket)
         connection.receives = offer is not None and offer.receives
+        connection.answers = offer is not None and offer.answers
         if offer is None or offer.watched:
             self._poll.modify(connection.sock, _GONE)
         else:
@@ -385,17 +389,18 @@ class Endpoint:
             return
         with contextlib.suppress(KeyError):
             self._poll.unregister(connection.fd)
-        _shut_down(connection.sock)
+        answering = connection.answers and connection.served
+        _shut_down(connection.sock, socket.SHUT_RD if answering else socket.SHUT_RDWR)
         if not connection.served:
             del self._connections[connection.fd]
             with contextlib.suppress(OSError):
                 connection.sock.close()
 
 
-def _shut_down(sock: socket.socket) -> None:
+def _shut_down(sock: socket.socket, how: int = socket.SHUT_RDWR) -> None:
     """Not by TLS's own ``shutdown``: a thread that still sends would go on in the clear for a moment."""
     with contextlib.suppress(OSError):
-        socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        socket.socket.shutdown(sock, how)
 
 
 def _parting_words(sock: socket.socket) -> Ending:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from typing import Any
 
-from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -15,7 +15,7 @@ from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch
 from headrace.spark.attached import AttachedSpark, tls_identity
 from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
-from headrace.spark.classic.failures import lost_behind, lost_jvm, translate
+from headrace.spark.classic.failures import LOST, lost_behind, lost_jvm, translate
 from headrace.spark.classic.query import ClassicQuery
 from headrace.spark.explain.answer import Explanation
 from headrace.spark.explain.explanation import explain, explain_batch
@@ -25,6 +25,7 @@ from headrace.spark.planner import Planner
 from headrace.spark.unnamed import ClassicTables
 from headrace.transport.endpoint import Endpoint
 from headrace.transport.lifeline import Lifeline
+from headrace.transport.planning import PlanningConnection
 from headrace.transport.protocol import PLANNER_VERSION, PROTOCOL_VERSION
 
 
@@ -36,7 +37,6 @@ class ClassicSpark(AttachedSpark):
 
     def __init__(self, launched: Launched, registry: Registry, context_id: str, catalog: str) -> None:
         super().__init__(launched.spark, registry)
-        context: Any = launched.spark.sparkContext
         self._check_connector()
         self._launched = launched
         self._context_id = context_id
@@ -49,11 +49,12 @@ class ClassicSpark(AttachedSpark):
             archive=launched.archive,
             by_value=not launched.in_process,
         )
-        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         cancel_jobs_on_interrupt()
-        self._connector("planner.Planners").register(context_id, self.planner)
         self._lifeline = Lifeline(self.endpoint, self._jvm_gone)
-        self._connector("transport.Lifeline").hold(context_id, json.dumps(self._lifeline.address()))
+        opener = PlanningConnection.opener(self.planner.call, self._make_active)
+        ticket = self.endpoint.offer(opener, 1, receives=True, answers=True)
+        address = {**self.endpoint.address(ticket), "lifeline": self._lifeline.address()}
+        self._connector("transport.RemotePlanner").attach(context_id, json.dumps(address))
         self._names = CatalogNames(self.spark, self.planner.catalogs, self, catalog)
         self._unnamed = ClassicTables(self.spark, self.catalog, self.planner.catalogs.held)
 
@@ -139,6 +140,13 @@ class ClassicSpark(AttachedSpark):
             raise TransportError(
                 f"Spark has loaded a Headrace connector that speaks protocol {found}, this package speaks "
                 f"{(PLANNER_VERSION, PROTOCOL_VERSION)}; remove the other headrace-connector.jar from Spark's classpath"
+            )
+
+    def _make_active(self) -> None:
+        """On a thread that answers the JVM, where a provider may ask for ``SparkSession.getActiveSession()``."""
+        with suppress(*LOST, AttributeError):  # the JVM is gone, or Spark was stopped
+            launch.java_class(self.spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(
+                self.spark._jsparkSession
             )
 
     def _jvm_gone(self) -> None:

@@ -10,7 +10,7 @@ import org.headrace.spark.transport.RemotePlanner;
  * The session context that answers for a catalog of a Spark Connect session, as the session's settings name it; driver
  * JVM, a thread of the session.
  *
- * <p>The settings are whatever the session's client says. A classic session has none: Py4J leads to its process.
+ * <p>The settings are whatever the session's client says. A classic session has none.
  */
 final class ConnectContext {
   private ConnectContext() {}
@@ -42,11 +42,11 @@ final class ConnectContext {
     try {
       if (archive != null) {
         PlannerProcess process = new PlannerProcess(archive);
-        Planners.connect(context, process);
+        Planners.connect(context, process, true);
         Planners.install(context, "process", () -> process::end);
       } else {
         RemotePlanner client = new RemotePlanner(SessionArtifact.json(address));
-        Planners.connect(context, client);
+        Planners.connect(context, client, true);
         client.holdLifeline(context);
       }
     } catch (HeadraceException e) {

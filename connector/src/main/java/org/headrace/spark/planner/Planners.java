@@ -8,15 +8,12 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.concurrent.SynchronousQueue;
-import java.util.concurrent.ThreadPoolExecutor;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
+import java.util.function.BinaryOperator;
 import java.util.function.Supplier;
 import org.headrace.spark.HeadraceException;
 
@@ -25,17 +22,9 @@ public final class Planners {
   public static final ObjectMapper JSON = new ObjectMapper(factory());
   private static final Map<String, Context> LIVE = new ConcurrentHashMap<>();
 
-  /**
-   * Py4J opens a connection, with a thread on the Python side, for every JVM thread that calls Python, and keeps it
-   * when that thread ends. So all calls are made by these threads, which never end: as many as ever call at once.
-   */
-  private static final ExecutorService CALLERS =
-      new ThreadPoolExecutor(
-          0,
-          Integer.MAX_VALUE,
-          Long.MAX_VALUE,
-          TimeUnit.NANOSECONDS,
-          new SynchronousQueue<>(),
+  /** The threads of {@link #tell}: who waits for its answer is not interrupted, and a thread that asks can be. */
+  private static final ExecutorService TELLERS =
+      Executors.newCachedThreadPool(
           runnable -> {
             Thread thread = new Thread(runnable, "headrace-planner");
             thread.setDaemon(true);
@@ -50,15 +39,9 @@ public final class Planners {
     return JsonFactory.builder().streamReadConstraints(anyLength).build();
   }
 
-  /** Called from Python when a session context opens. */
-  public static void register(String context, Planner planner) {
-    LIVE.put(
-        context, new Context((operation, question) -> call(context, () -> planner.call(operation, question)), planner, false));
-  }
-
-  /** For a context of a Spark Connect session, by a name that no other session has: Py4J does not lead to its process. */
-  public static void connect(String context, Planner remote) {
-    LIVE.putIfAbsent(context, new Context(remote, remote, true));
+  /** Makes the planner known under the name of its context, which no other has, unless it is. */
+  public static void connect(String context, Planner planner, boolean isRemote) {
+    LIVE.putIfAbsent(context, new Context(planner, isRemote));
   }
 
   /** Called when a session context closes, from Python, or when its process is gone: what was installed for it goes. */
@@ -94,7 +77,7 @@ public final class Planners {
   /** Asks a context's planner; its failures are thrown as AnalysisExceptions, caused by a {@link HeadraceException}. */
   public static JsonNode ask(String context, String operation, Object payload) {
     try {
-      return answer(live(context).planner, operation, payload);
+      return answer(live(context).planner::call, operation, payload);
     } catch (HeadraceException e) {
       throw failed(e);
     }
@@ -105,7 +88,7 @@ public final class Planners {
    * not interrupted. What is asked for has been done when this returns, or has failed.
    */
   public static JsonNode tell(String context, String operation, Object payload) {
-    Future<JsonNode> answer = CALLERS.submit(() -> answer(live(context).direct, operation, payload));
+    Future<JsonNode> answer = TELLERS.submit(() -> answer(live(context).planner::tell, operation, payload));
     boolean interrupted = false;
     try {
       while (true) {
@@ -130,19 +113,24 @@ public final class Planners {
   private static Context live(String context) {
     Context live = LIVE.get(context);
     if (live == null) {
-      throw HeadraceException.of(
-          "ClosedError",
-          null,
-          "the Headrace session context behind this table is closed; register the table again in a live one");
+      throw closed();
     }
     return live;
   }
 
-  private static JsonNode answer(Planner planner, String operation, Object payload) {
+  /** What a question fails with whose context has left. */
+  public static HeadraceException closed() {
+    return HeadraceException.of(
+        "ClosedError",
+        null,
+        "the Headrace session context behind this table is closed; register the table again in a live one");
+  }
+
+  private static JsonNode answer(BinaryOperator<String> planner, String operation, Object payload) {
     JsonNode answer;
     try {
       String question = JSON.writeValueAsString(payload);
-      answer = JSON.readTree(planner.call(operation, question));
+      answer = JSON.readTree(planner.apply(operation, question));
     } catch (JsonProcessingException e) {
       throw HeadraceException.of(
           "HeadraceError", null, "Python answered '" + operation + "' with what is not JSON: " + e.getMessage());
@@ -152,29 +140,6 @@ public final class Planners {
       throw HeadraceException.from(failure);
     }
     return answer;
-  }
-
-  /** User code may take as long as it likes, but not longer than its context lives. */
-  private static String call(String context, Callable<String> question) {
-    Future<String> answer = CALLERS.submit(question);
-    try {
-      while (true) {
-        try {
-          return answer.get(1, TimeUnit.SECONDS);
-        } catch (TimeoutException e) {
-          live(context);
-        }
-      }
-    } catch (InterruptedException e) {
-      Thread.currentThread().interrupt();
-      throw failed("ScanEndedError", "the query was cancelled while its provider planned");
-    } catch (ExecutionException e) {
-      throw e.getCause() instanceof RuntimeException cause ? cause : new IllegalStateException(e.getCause());
-    }
-  }
-
-  private static RuntimeException failed(String message) {
-    return failed("HeadraceError", message);
   }
 
   /** Throws what fails while Spark plans; {@code error} names a class of headrace.errors. */
@@ -208,15 +173,13 @@ public final class Planners {
   }
 
   private static final class Context {
-    final Planner planner; // to be asked from any thread
-    final Planner direct; // to be asked from one of CALLERS
+    final Planner planner;
     final boolean isRemote;
     private final Map<String, Runnable> removals = new LinkedHashMap<>();
     private boolean left;
 
-    Context(Planner planner, Planner direct, boolean isRemote) {
+    Context(Planner planner, boolean isRemote) {
       this.planner = planner;
-      this.direct = direct;
       this.isRemote = isRemote;
     }
 

@@ -57,11 +57,10 @@ public final class FrameInput {
    */
   public String ask(String operation, String question) throws IOException {
     ByteBuffer second = ByteBuffer.wrap(question.getBytes(StandardCharsets.UTF_8));
-    write(start(Protocol.QUESTION, StandardCharsets.UTF_8.encode(operation + "\n"), second.remaining()));
-    write(second.duplicate());
-    if (sending != null) {
-      write(ByteBuffer.wrap(sending.tag(second)));
-    }
+    ByteBuffer start = start(Protocol.QUESTION, StandardCharsets.UTF_8.encode(operation + "\n"), second.remaining());
+    byte[] tag = sending == null ? new byte[0] : sending.tag(second.duplicate());
+    // In one piece: three small ones wake the other side three times, which took half as long again.
+    write(ByteBuffer.allocate(start.remaining() + second.remaining() + tag.length).put(start).put(second).put(tag).flip());
     next(Protocol.ANSWER, Protocol.ANSWER);
     readFirst();
     if (secondLength > MAX_ANSWER_BYTES) {
@@ -69,7 +68,8 @@ public final class FrameInput {
     }
     ByteBuffer answer = ByteBuffer.allocate((int) secondLength + tagBytes());
     read(answer);
-    return StandardCharsets.UTF_8.decode(checked(answer.flip())).toString();
+    ByteBuffer text = checked(answer.flip());
+    return new String(text.array(), text.arrayOffset(), text.remaining(), StandardCharsets.UTF_8); // a plan may be large
   }
 
   /**

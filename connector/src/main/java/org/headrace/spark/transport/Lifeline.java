@@ -1,7 +1,5 @@
 package org.headrace.spark.transport;
 
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.util.function.Supplier;
 import org.headrace.spark.planner.Planners;
 
@@ -10,21 +8,8 @@ import org.headrace.spark.planner.Planners;
  *
  * <p>When Python is gone, or has closed the connection, the context leaves this JVM with all that was installed for it.
  */
-public final class Lifeline {
+final class Lifeline {
   private Lifeline() {}
-
-  /** Called from Python when a session context opens, with the endpoint's address as JSON. */
-  public static void hold(String context, String address) {
-    hold(
-        context,
-        () -> {
-          try {
-            return PartitionOrigin.ofAddress(Planners.JSON.readTree(address)).open(0);
-          } catch (IOException e) {
-            throw new UncheckedIOException(e);
-          }
-        });
-  }
 
   static void hold(String context, Supplier<PartitionConnection> open) {
     Planners.install(

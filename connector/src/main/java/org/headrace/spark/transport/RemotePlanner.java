@@ -1,30 +1,45 @@
 package org.headrace.spark.transport;
 
+import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.util.Deque;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedDeque;
 import java.util.concurrent.TimeUnit;
 import org.headrace.spark.HeadraceException;
 import org.headrace.spark.planner.Planner;
+import org.headrace.spark.planner.Planners;
 
 /**
- * A planner in a process that Py4J does not lead to, asked over its endpoint: a Spark Connect client's; driver JVM.
+ * A planner, asked over the endpoint of its process: the one that started this JVM, a Spark Connect client, or the process
+ * beside a server; driver JVM.
  *
- * <p>A connection serves one question at a time. Afterwards it waits for the next one, but not for long: nobody tells
- * this JVM when a client is done.
+ * <p>A connection serves one question at a time, and then waits for the next one: as many are made as threads ever ask at
+ * once. Those of Spark Connect do not wait for long, as nobody tells this JVM when a client is done.
  */
 public final class RemotePlanner implements Planner {
   private static final long IDLE_SECONDS = 30;
 
   private final JsonNode address;
+  private final boolean isRemote;
   private final PartitionOrigin origin;
   private final Deque<PartitionConnection> idle = new ConcurrentLinkedDeque<>();
+  private final Set<PartitionConnection> asking = ConcurrentHashMap.newKeySet();
+  private volatile boolean closed;
 
-  /** {@code address} is that of the endpoint with the ticket for questions. Nothing is connected yet. */
+  private RemotePlanner(JsonNode address, boolean isRemote) {
+    this.address = address;
+    this.isRemote = isRemote;
+    this.origin = PartitionOrigin.ofAddress(address);
+  }
+
+  /** For Spark Connect. {@code address} is that of the endpoint with the ticket for questions. Nothing is connected yet. */
   public RemotePlanner(JsonNode address) {
+    this(address, true);
     int version = address.path("planner_version").asInt();
     if (version != Protocol.PLANNER_VERSION) {
       throw HeadraceException.transport(
@@ -34,20 +49,51 @@ public final class RemotePlanner implements Planner {
                   + " speaks %d; remove the other headrace-connector.jar from the server's classpath",
               Protocol.PLANNER_VERSION, version));
     }
-    this.address = address;
-    this.origin = PartitionOrigin.ofAddress(address);
+  }
+
+  /** Called from Python when a context of a classic session opens, with the address as JSON. Its connector is ours. */
+  public static void attach(String context, String address) throws JsonProcessingException {
+    RemotePlanner planner = new RemotePlanner(Planners.JSON.readTree(address), false);
+    Planners.connect(context, planner, false);
+    Planners.install(context, "planner", () -> planner::close);
+    boolean held = false;
+    try {
+      planner.holdLifeline(context);
+      held = true;
+    } finally {
+      if (!held) {
+        Planners.unregister(context);
+      }
+    }
   }
 
   @Override
   public String call(String operation, String question) {
     PartitionConnection connection = connection();
+    asking.add(connection);
+    try {
+      return ask(connection, operation, question);
+    } finally {
+      asking.remove(connection);
+    }
+  }
+
+  @Override
+  public String tell(String operation, String question) {
+    return ask(connection(), operation, question);
+  }
+
+  private String ask(PartitionConnection connection, String operation, String question) {
     boolean answered = false;
     try {
+      if (closed) { // before close() could see this connection
+        throw Planners.closed();
+      }
       String answer = connection.frames().ask(operation, question);
       answered = true;
       return answer;
     } catch (InterruptedIOException e) {
-      throw HeadraceException.of("ScanEndedError", null, "the query was cancelled while its provider planned");
+      throw Thread.currentThread().isInterrupted() || !closed ? cancelled() : Planners.closed();
     } catch (IOException e) {
       throw HeadraceException.transport(
           null,
@@ -60,6 +106,10 @@ public final class RemotePlanner implements Planner {
         connection.finish();
       }
     }
+  }
+
+  private static HeadraceException cancelled() {
+    return HeadraceException.of("ScanEndedError", null, "the query was cancelled while its provider planned");
   }
 
   private PartitionConnection connection() {
@@ -81,6 +131,15 @@ public final class RemotePlanner implements Planner {
     try {
       return origin.open(0);
     } catch (HeadraceException e) {
+      if (Thread.currentThread().isInterrupted()) {
+        throw cancelled();
+      }
+      if (closed) {
+        throw Planners.closed();
+      }
+      if (!isRemote) {
+        throw e;
+      }
       throw HeadraceException.transport(
           null,
           String.format(
@@ -94,12 +153,29 @@ public final class RemotePlanner implements Planner {
 
   private void keep(PartitionConnection connection) {
     idle.push(connection);
-    CompletableFuture.delayedExecutor(IDLE_SECONDS, TimeUnit.SECONDS)
-        .execute(
-            () -> {
-              if (idle.remove(connection)) {
-                connection.finish();
-              }
-            });
+    if (closed) {
+      finishIdle();
+    } else if (isRemote) {
+      CompletableFuture.delayedExecutor(IDLE_SECONDS, TimeUnit.SECONDS)
+          .execute(
+              () -> {
+                if (idle.remove(connection)) {
+                  connection.finish();
+                }
+              });
+    }
+  }
+
+  /** The context leaves: those who asked wait no longer, those who told something still get their answer. */
+  private void close() {
+    closed = true;
+    asking.forEach(connection -> connection.frames().cancel());
+    finishIdle();
+  }
+
+  private void finishIdle() {
+    for (PartitionConnection waiting = idle.poll(); waiting != null; waiting = idle.poll()) {
+      waiting.finish();
+    }
   }
 }

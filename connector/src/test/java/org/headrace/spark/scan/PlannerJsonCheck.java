@@ -84,7 +84,7 @@ public final class PlannerJsonCheck {
     JsonNode golden = Planners.JSON.readTree(Files.readString(Path.of(args[0])));
     checkWords(golden.get("words"));
     SQLConf.get().setConfString("spark.sql.autoBroadcastJoinThreshold", "0");
-    Planners.register(CONTEXT, PlannerJsonCheck::answer);
+    Planners.connect(CONTEXT, PlannerJsonCheck::answer, false);
     Catalogs.claim("headrace", CONTEXT);
     Catalogs.claim("shop", CONTEXT);
     for (JsonNode conversation : golden.get("conversations")) {

@@ -6,6 +6,7 @@ import json
 import threading
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import headrace as hr
@@ -13,6 +14,7 @@ import headrace.spark.planner as planner_module
 from growing import Counter
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark.ended import _MOST, EndedIds
+from headrace.spark.launch import connector_class
 from headrace.spark.scans import Scans
 from headrace.spark.streams import Streams
 from headrace.spark.task_places import TaskPlaces
@@ -82,3 +84,49 @@ def test_answer_that_the_jvm_could_not_read_is_an_error_by_name(monkeypatch: pyt
         endpoint.close()
     assert answer["failure"]["error"] == "PlanError"
     assert "at most 10" in answer["failure"]["message"]
+
+
+def test_context_closed_while_its_provider_plans_is_what_the_query_fails_with(ctx: hr.SessionContext) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    class Slow(hr.MemTable):
+        def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+            asked.set()
+            assert go_on.wait(60)
+            return super().scan(request)
+
+    other = hr.SessionContext(ctx.spark)
+    other.register_table("slow", Slow(pa.table({"a": [1, 2]})))
+    frame = other.table("slow").where("a > 1")
+    query = InBackground(frame.collect)
+    assert asked.wait(60)
+    other.close()
+    try:
+        with pytest.raises(Exception, match="ClosedError"):
+            query.result()
+    finally:
+        go_on.set()
+
+
+def test_commit_under_way_while_its_context_closes_ends_as_a_success(ctx: hr.SessionContext) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+    other = hr.SessionContext(ctx.spark)
+    planner: Any = other._attached.planner
+    delete = threading.Event()
+
+    def slow(_question: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        assert go_on.wait(60)
+        delete.set()
+        return {}
+
+    planner._operations = {**planner._operations, "delete": slow}
+    planners: Any = connector_class(ctx.spark, "planner.Planners")
+    context_id = other._attached._context_id  # type: ignore[attr-defined]
+    jvm: Any = ctx.spark.sparkContext._jvm
+    telling = InBackground(lambda: planners.tell(context_id, "delete", jvm.java.util.HashMap()).toString())
+    assert asked.wait(60)
+    other.close()
+    go_on.set()
+    assert telling.result() == "{}"
+    assert delete.is_set()

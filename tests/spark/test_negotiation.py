@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -402,21 +401,23 @@ def test_negotiation_whose_provider_refuses_to_scan_is_forgotten(ctx: hr.Session
     wait_until(lambda: negotiated(ctx) == 0)
 
 
-def test_negotiation_filters_are_offered_once_and_only_their_answers_come_back(ctx: hr.SessionContext) -> None:
+def test_negotiation_filters_are_offered_once_and_only_their_answers_come_back(
+    ctx: hr.SessionContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     provider = registered(ctx, table_of(ABC, answer=exact))
     asked: list[tuple[str, dict[str, Any]]] = []
     planner: Any = ctx._attached.planner
-    answer = planner.call
 
-    def recorded(operation: str, payload: str) -> str:
-        asked.append((operation, json.loads(payload)))
-        return str(answer(operation, payload))
+    def recorded(operation: str) -> Any:
+        answer = planner._operations[operation]
+        return lambda question: asked.append((operation, question)) or answer(question)
 
-    planner.call = recorded
+    monkeypatch.setattr(
+        planner, "_operations", {**planner._operations, **{name: recorded(name) for name in ("offer", "plan")}}
+    )
     planned(ctx.sql("SELECT a FROM t WHERE a > 1 LIMIT 2"))
-    about_scans = [(operation, question) for operation, question in asked if operation in ("offer", "plan")]
-    assert [operation for operation, _ in about_scans] == ["offer", "plan"]
-    (_, offer), (_, plan) = about_scans
+    assert [operation for operation, _ in asked] == ["offer", "plan"]
+    (_, offer), (_, plan) = asked
     assert list(offer["offers"]) == ["settings", "filters"]
     assert sorted(plan["offers"]) == ["columns", "limit"]
     assert offer["scan"] == plan["scan"]

@@ -286,3 +286,56 @@ def test_batches_of_another_schema_fail_the_query_by_name(ctx: hr.SessionContext
     ctx.register_table("numbers", Changing(10))
     with pytest.raises(Exception, match="SchemaMismatchError"):
         read_available(ctx.stream("numbers"), tmp_path)
+
+
+def test_question_that_the_end_of_its_query_overtakes_leaves_nothing_behind(
+    ctx: hr.SessionContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counter = Counter(10)
+    ctx.register_table("numbers", counter)
+    planner: Any = ctx._attached.planner
+    asked, ended, answered = threading.Event(), threading.Event(), threading.Event()
+    latest, end = planner._operations["stream_latest"], planner._operations["stream_end"]
+
+    def late(question: dict[str, Any]) -> dict[str, Any]:
+        asked.set()
+        assert ended.wait(60)
+        try:
+            return dict(latest(question))
+        finally:
+            answered.set()
+
+    def ending(question: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return dict(end(question))
+        finally:
+            ended.set()
+
+    operations = {**planner._operations, "stream_latest": late, "stream_end": ending}
+    monkeypatch.setattr(planner, "_operations", operations)
+    with running(ctx.stream("numbers"), tmp_path, Batches()) as query:
+        assert asked.wait(60)
+        query.stop()
+    assert answered.wait(60)
+    assert is_quiet(ctx, counter)
+
+
+def test_query_that_is_stopped_while_its_provider_is_asked_leaves_nothing_behind(
+    ctx: hr.SessionContext, tmp_path: Path
+) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    class Slow(Counter):
+        def latest_offset(self, start: Any, limit: hr.ReadLimit) -> Any:
+            asked.set()
+            assert go_on.wait(60)
+            return super().latest_offset(start, limit)
+
+    provider = Slow(10)
+    ctx.register_table("numbers", provider)
+    with running(ctx.stream("numbers"), tmp_path, Batches()) as query:
+        assert asked.wait(60)
+        query.stop()
+    wait_until(lambda: is_quiet(ctx, provider))
+    go_on.set()
+    wait_until(lambda: is_quiet(ctx, provider))

@@ -53,7 +53,8 @@ def held(ctx: hr.SessionContext) -> Held:
         arrow_bytes=int(jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator().getAllocatedMemory()),
         scans=len(planner.scans),
         tickets=len(endpoint._tickets),
-        connections=len(endpoint._connections) - 1,  # without the one by which the JVM's end is noticed
+        # Without those on which the JVM asks, and the one by which its end is noticed.
+        connections=sum(not connection.answers for connection in list(endpoint._connections.values())) - 1,
     )
 
 

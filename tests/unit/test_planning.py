@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ import pytest
 
 import headrace.transport.planning as planning_module
 from certificates import make_identity
-from endpoints import trusting_anyone
+from endpoints import NONCE as CLIENT_NONCE
+from endpoints import Client, opener, trusting_anyone
 from headrace.errors import TransportError
+from headrace.transport.endpoint import Endpoint
 from headrace.transport.frames import frame_pieces, read_frame, send_all
 from headrace.transport.listeners import TlsIdentity
 from headrace.transport.planning import PlanningConnection
@@ -122,6 +125,56 @@ def test_planning_connection_takes_memory_as_the_bytes_come() -> None:
     assert pa.total_allocated_bytes() - before <= 4 * SPLIT_BYTES
     asked.jvm.close()
     asked.serving.result()
+
+
+def test_partition_s_ticket_opens_no_planner_and_the_planner_s_answers_no_other() -> None:
+    asked: list[str] = []
+
+    def call(operation: str, question: str) -> str:
+        asked.append(operation)
+        return "{}"
+
+    endpoint = Endpoint()
+    try:
+        planner = endpoint.address(endpoint.offer(PlanningConnection.opener(call), 1, receives=True, answers=True))
+        table = endpoint.address(endpoint.offer(opener(), 2))
+        for address, expected in ((table, FrameKind.SCHEMA), (planner, FrameKind.ANSWER)):
+            with Client(address) as client:
+                client.sock.sendall(client.claim(client.greeting()))
+                question = frame_pieces(FrameKind.QUESTION, b"list\n", [b"{}"], CLIENT_NONCE, client.seals.sent)
+                send_all(client.sock, question)
+                frame = client.frame()
+                assert frame is not None
+                assert frame.kind is expected
+        assert asked == ["list"]
+    finally:
+        endpoint.close()
+
+
+def test_endpoint_that_closes_lets_the_planner_finish_its_answer() -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def call(operation: str, question: str) -> str:
+        asked.set()
+        assert go_on.wait(60)
+        return '{"done": true}'
+
+    endpoint = Endpoint()
+    opened = PlanningConnection.opener(call)
+    address = endpoint.address(endpoint.offer(opened, 1, receives=True, answers=True))
+    with Client(address) as waiting, Client(address) as client:
+        waiting.sock.sendall(waiting.claim(waiting.greeting()))
+        waiting.read(0)
+        client.sock.sendall(client.claim(client.greeting()))
+        send_all(client.sock, frame_pieces(FrameKind.QUESTION, b"delete\n", [b"{}"], CLIENT_NONCE, client.seals.sent))
+        assert asked.wait(60)
+        endpoint.close()
+        assert waiting.frame() is None, "one that is asked nothing ends"
+        go_on.set()
+        frame = client.frame()
+        assert frame is not None
+        assert frame.message.to_pybytes() == b'{"done": true}'
+        assert client.frame() is None
 
 
 def test_address_towards_the_loopback_is_the_loopback() -> None:

@@ -1,4 +1,4 @@
-"""Everything that touches pyspark: session, planner callback, errors, explain, results."""
+"""Everything that touches pyspark: session, planner, errors, explain, results."""
 
 from headrace.spark import versions
 

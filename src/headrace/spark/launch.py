@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import logging
 import os
@@ -26,9 +27,13 @@ from headrace.spark import versions
 from headrace.spark.classic.failures import LOST
 from headrace.spark.java import java_for_spark
 from headrace.spark.stderr import leave_failures_to_exceptions, start_quietly
+from headrace.spill.private_directory import PrivateDirectory
 
 JAR = Path(headrace.__file__).parent / "headrace-connector.jar"
+_MAX_SOCKET_DIRECTORY_CHARS = 61  # as Spark checks it
 _installed: dict[str, str] = {}
+_socket_directories: list[PrivateDirectory] = []
+"""Removed when this process ends: a JVM keeps its settings for as long."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +187,6 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.python.unix.domain.socket.enabled": "true",
         **versions.session_defaults(),
     }
     if settings["spark.master"].startswith("local"):
@@ -191,8 +195,25 @@ def _defaults(master: str | None) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": f"{max(1, _physical_gib() // 4)}g",
             "spark.sql.shuffle.partitions": str(cores),
+            **_private_sockets(os.getpid()),
         }
     return settings
+
+
+@functools.cache
+def _private_sockets(process: int) -> dict[str, str]:
+    """Settings that have PySpark use Unix sockets, which ask for no secret, in a directory of this user alone.
+
+    Only where all of Spark runs on this machine: other machines do not have the directory. ``process`` is this one: a
+    fork that starts a Spark has its own. Before 4.1 Spark knows neither setting.
+    """
+    directory = PrivateDirectory("python")
+    if len(directory.path) > _MAX_SOCKET_DIRECTORY_CHARS:
+        directory.close()
+        directory = PrivateDirectory("python", "/tmp")
+    _socket_directories.append(directory)
+    setting = "spark.python.unix.domain.socket"
+    return {f"{setting}.enabled": "true", f"{setting}.dir": directory.path}
 
 
 def _physical_gib() -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.errors import HeadraceError
+from headrace.errors import ClosedError, HeadraceError
 from headrace.negotiate.filters import MOST_RUNTIME_VALUES
 from headrace.negotiate.keys import key_batch
 from headrace.negotiate.negotiation import Negotiation
@@ -20,6 +20,7 @@ from headrace.negotiate.planned import PlannedScan
 from headrace.negotiate.registry import RegisteredTable
 from headrace.plan import HashPartitioning, KeyPartitioning, Placement
 from headrace.spark import words
+from headrace.spark.ended import EndedIds
 from headrace.spark.offers import take_offers
 from headrace.spark.predicates import decode
 from headrace.spark.task_places import TaskPlaces
@@ -52,6 +53,7 @@ class Scans:
         self._places = places
         self._lock = threading.Lock()
         self._scans: dict[str, _LiveScan] = {}
+        self._released = EndedIds()
         self.answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             words.OFFER: self._offer,
             words.PLAN: self._plan,
@@ -96,9 +98,9 @@ class Scans:
             with self._lock:
                 old = scan.plans[narrows].scan
             planned = scan.negotiation.narrow(old, [expr for expr in learnt if expr is not None])
-        return {**_plan_json(planned), **self._keep(planned, scan)}
+        return {**_plan_json(planned), **self._keep(planned, scan, question)}
 
-    def _keep(self, planned: PlannedScan, scan: _LiveScan) -> dict[str, Any]:
+    def _keep(self, planned: PlannedScan, scan: _LiveScan, question: dict[str, Any]) -> dict[str, Any]:
         """Keep the plan, with a ticket if this process runs it; returns where its rows come from, as JSON."""
         task, ticket = planned.task(), None
         if planned.plan.placement is Placement.DRIVER:
@@ -108,13 +110,20 @@ class Scans:
             place = self._places.here(ticket)
         else:
             place = self._places.workers(pickled_task(task, by_value=self._places.by_value))
+        plan = _LivePlan(planned, ticket)
         with self._lock:
-            scan.plans[planned.id] = _LivePlan(planned, ticket)
+            kept = question[words.SCAN] not in self._released
+            if kept:
+                scan.plans[planned.id] = plan
+        if not kept:
+            self._drop([plan])
+            raise _over()
         return place
 
     def _release(self, question: dict[str, Any]) -> dict[str, Any]:
         """Nothing in Spark can go on with the negotiation or run one of its plans any more."""
         with self._lock:
+            self._released.add(question[words.SCAN])
             scan = self._scans.pop(question[words.SCAN], None)
         return self._drop([] if scan is None else list(scan.plans.values()))
 
@@ -152,8 +161,14 @@ class Scans:
                 )
             scan = _LiveScan(Negotiation(table, question[words.SCAN]))
             with self._lock:
+                if question[words.SCAN] in self._released:
+                    raise _over()
                 self._scans[scan.negotiation.id] = scan
         return scan
+
+
+def _over() -> ClosedError:
+    return ClosedError("the query that asked for this scan was cancelled or stopped")
 
 
 def _plan_json(planned: PlannedScan) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from headrace.errors import ClosedError, DeregisteredError
 from headrace.negotiate.reading import StreamReading
 from headrace.negotiate.registry import RegisteredTable
 from headrace.spark import words
+from headrace.spark.ended import EndedIds
 
 
 class Streams:
@@ -22,6 +23,7 @@ class Streams:
         self._find_table = find_table
         self._lock = threading.Lock()
         self._readings: dict[str, StreamReading] = {}
+        self._ended = EndedIds()
         self._closed = False
         self.answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             words.STREAM_INITIAL: self._initial,
@@ -73,17 +75,20 @@ class Streams:
 
     def _end(self, question: dict[str, Any]) -> dict[str, Any]:
         with self._lock:
+            self._ended.add(question[words.STREAM])
             reading = self._readings.pop(question[words.STREAM], None)
         if reading is not None:
             reading.close()
         return {}
 
     def _reading(self, question: dict[str, Any]) -> StreamReading:
-        """Made when it is first heard of."""
+        """Made when it is first heard of. Raises ClosedError where the query has stopped, or the context closed."""
         table_id = question[words.TABLE]
         with self._lock:
             if self._closed:
                 raise ClosedError("the session context of this stream is closed")
+            if question[words.STREAM] in self._ended:
+                raise ClosedError("the query that read this stream has stopped")
             reading = self._readings.get(question[words.STREAM])
             if reading is None:
                 table = self._find_table(table_id)

@@ -1,4 +1,4 @@
-"""Planning asked over the endpoint: by a JVM that Py4J does not lead to, a Spark Connect server's; driver Python."""
+"""Planning asked over the endpoint, by the driver's JVM; driver Python."""
 
 from __future__ import annotations
 

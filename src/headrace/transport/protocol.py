@@ -11,7 +11,7 @@ import hmac
 import struct
 
 PROTOCOL_VERSION = 6  # of frames, handshakes and worker requests
-PLANNER_VERSION = 3  # of what the driver's JVM asks while planning, over Py4J or in QUESTION frames
+PLANNER_VERSION = 3  # of what the driver's JVM asks while planning, in QUESTION frames
 
 
 # Frames, in both directions
@@ -25,7 +25,7 @@ class FrameKind(enum.IntEnum):
     END = 3
     ERROR = 4
     DICTIONARY = 5
-    QUESTION = 6  # of a JVM that plans, in another process than the one that Py4J leads to
+    QUESTION = 6  # of the driver's JVM, which plans
     ANSWER = 7
     MESSAGE = 8  # after END, from who received the stream: what its code made of it; empty for a result
 

@@ -14,7 +14,7 @@ _QUICK = 1  # zlib's level: plans of many files repeat themselves so much that a
 def payload_of(pickled: bytes) -> bytes:
     """``pickled``, compressed, with the version of this Python and the search path of its modules.
 
-    All of it has to pass through Py4J as text, which takes a quarter of a second for each MB.
+    All of it passes through the driver's JVM as text, and goes to each executor.
     """
     return pickle.dumps((PYTHON_VERSION, sys.path, zlib.compress(pickled, _QUICK)))
 

@@ -104,7 +104,7 @@ def test_missing_table_of_the_catalog_is_missing_for_statements_that_look(named:
     spark.sql("DROP TABLE IF EXISTS headrace.sales_2062")
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         spark.sql("INSERT INTO headrace.sales_2062 SELECT 1")
-    with pytest.raises(AnalysisException, match="no table .*sales_2062' is registered"):
+    with pytest.raises(AnalysisException, match=r"no table .*sales_2062' is registered"):
         read(spark, table="headrace.sales_2062")
     with pytest.raises(Exception, match="register_table"):
         spark.range(1).write.saveAsTable("headrace.sales_2062")

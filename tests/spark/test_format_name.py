@@ -60,6 +60,64 @@ def test_namespace_default_has_the_tables_of_a_context(ctx: hr.SessionContext, o
         spark.table(f"{catalog}.other.orders")
 
 
+def test_tables_of_a_catalog_are_listed_in_the_namespace_default(ctx: hr.SessionContext, orders: str) -> None:
+    spark, catalog = ctx.spark, ctx.catalog
+    for statement in ("SHOW TABLES IN {}", "SHOW TABLE EXTENDED IN {} LIKE '*'"):
+        for where in (catalog, f"{catalog}.default"):
+            rows = [row for row in spark.sql(statement.format(where)).collect() if not row.isTemporary]
+            assert [(row.namespace, row.tableName) for row in rows] == [("default", "orders")]
+    for where in (catalog, f"{catalog}.default"):
+        (listed,) = [table for table in spark.catalog.listTables(where) if not table.isTemporary]
+        assert (listed.catalog, listed.namespace, listed.name) == (catalog, ["default"], "orders")
+        assert spark.table(".".join([catalog, *listed.namespace, listed.name])).count() == 3
+
+
+@pytest.fixture
+def named(embedded: hr.SessionContext) -> Iterator[hr.SessionContext]:
+    """A context whose catalog has the name of the format."""
+    assert embedded.catalog == "headrace"
+    embedded.register_table("sales_2026", [{"id": 1}])
+    yield embedded
+    embedded.deregister_table("sales_2026")
+
+
+@pytest.mark.parametrize("way", ["SELECT", "SELECT of the context", "spark.table", "spark.read.table", "DESCRIBE"])
+def test_missing_table_of_the_catalog_names_those_that_are_near(named: hr.SessionContext, way: str) -> None:
+    read_it = {
+        "SELECT": lambda: named.spark.sql("SELECT * FROM headrace.sales_2062"),
+        "SELECT of the context": lambda: named.sql("SELECT * FROM headrace.sales_2062"),
+        "spark.table": lambda: named.spark.table("headrace.sales_2062"),
+        "spark.read.table": lambda: named.spark.read.table("headrace.sales_2062"),
+        "DESCRIBE": lambda: named.spark.sql("DESCRIBE headrace.sales_2062"),
+    }
+    with pytest.raises(AnalysisException) as raised:
+        read_it[way]().collect()
+    assert raised.value.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
+    assert "'headrace' has no table 'sales_2062'" in str(raised.value)
+    assert str(raised.value).count("near that: sales_2026") == 1
+
+
+def test_missing_table_of_the_catalog_is_missing_for_statements_that_look(named: hr.SessionContext) -> None:
+    spark = named.spark
+    assert not spark.catalog.tableExists("headrace.sales_2062")
+    assert spark.catalog.tableExists("headrace.sales_2026")
+    spark.sql("DROP TABLE IF EXISTS headrace.sales_2062")
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("INSERT INTO headrace.sales_2062 SELECT 1")
+    with pytest.raises(AnalysisException, match=r"no table .*sales_2062' is registered"):
+        read(spark, table="headrace.sales_2062")
+    with pytest.raises(Exception, match="register_table"):
+        spark.range(1).write.saveAsTable("headrace.sales_2062")
+
+
+def test_table_of_a_catalog_whose_context_is_closed_is_missing(spark: SparkSession) -> None:
+    with hr.SessionContext(spark, catalog="HeadRace") as context:
+        context.register_table("sales_2026", [{"id": 1}])
+        assert spark.table("HeadRace.sales_2026").count() == 1
+    with pytest.raises(AnalysisException, match=r"TABLE_OR_VIEW_NOT_FOUND.*context is closed"):
+        spark.table("HeadRace.sales_2026")
+
+
 def test_namespace_default_is_where_use_leads(ctx: hr.SessionContext, orders: str) -> None:
     other = ctx.spark.newSession()
     other.catalog.setCurrentCatalog(ctx.catalog)

@@ -19,6 +19,7 @@ from headrace.negotiate.writing import partition_columns
 from headrace.provider import JoiningProvider, TableProvider
 from headrace.spark import words
 from headrace.spark.predicates import decode
+from headrace.spark.unknown_tables import near_names
 from headrace.stream import why_no_stream
 from headrace.tables.wrapping import innermost
 
@@ -107,7 +108,9 @@ class Catalogs:
                 return self._held_answer(unnamed)
             if table is not None and (version is not None or timestamp is not None):
                 raise PlanError(f"the table {table.name!r} has no versions; those of a CatalogProvider may have")
-            return {words.EXISTS: False} if table is None else _described(table)
+            if table is None:
+                return {words.EXISTS: False, words.NEAR: near_names(question[words.TABLE], self._registry.names())}
+            return _described(table)
         if len(question[words.NAMESPACE]) != 1:
             return {words.EXISTS: False}
         at = None if timestamp is None else _EPOCH + datetime.timedelta(microseconds=timestamp)

@@ -23,7 +23,9 @@ def naming_near_tables(names: Callable[[], list[str]]) -> Iterator[None]:
     except AnalysisException as error:
         if error.getCondition() == _CONDITION:
             wanted = (error.getMessageParameters() or {}).get("relationName", "")
-            add_to_message(error, f"{near_names(wanted, names())}.")
+            near = near_names(wanted, names())
+            if near not in str(error):  # as Headrace's catalog says it
+                add_to_message(error, f"{near}.")
         raise
 
 

@@ -21,6 +21,11 @@ public final class HeadraceMetric extends CustomSumMetric {
     FILES
   };
 
+  /** Spark's thread that adds values up, for its SQL tab and its history. */
+  private static final String ADDING = "spark-listener-group-appStatus";
+
+  private static final boolean IS_KNOWN = isKnown();
+
   private final String name;
   private final String description;
 
@@ -35,11 +40,28 @@ public final class HeadraceMetric extends CustomSumMetric {
   }
 
   public static CustomMetric[] ofScans() {
-    return OF_SCANS.clone();
+    return IS_KNOWN ? OF_SCANS.clone() : new CustomMetric[0];
   }
 
   public static CustomMetric[] ofWrites() {
-    return OF_WRITES.clone();
+    return IS_KNOWN ? OF_WRITES.clone() : new CustomMetric[0];
+  }
+
+  /**
+   * Whether Spark can make one by its name. It cannot in a Spark Connect server that has this jar from a session alone: it
+   * would show no values, and warn of each with a stack trace, for every query.
+   */
+  private static boolean isKnown() {
+    for (Thread thread : Thread.getAllStackTraces().keySet()) {
+      if (thread.getName().equals(ADDING)) {
+        try {
+          Class.forName(HeadraceMetric.class.getName(), false, thread.getContextClassLoader());
+        } catch (ClassNotFoundException e) {
+          return false;
+        }
+      }
+    }
+    return true;
   }
 
   /** The values of one task of a scan, in the order of {@link #ofScans}. */

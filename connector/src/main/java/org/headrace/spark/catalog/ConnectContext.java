@@ -53,10 +53,17 @@ final class ConnectContext {
       Planners.unregister(context);
       throw Planners.failed(e);
     }
-    ConnectSessions.listen(SparkSession.active().sparkContext(), setting(catalog, "session"), context);
+    SparkSession session = SparkSession.active();
+    String named = key(catalog, "context");
+    ConnectSessions.listen(
+        session.sparkContext(), setting(catalog, "session"), context, () -> session.conf().contains(named));
   }
 
   private static String setting(String catalog, String key) {
-    return SQLConf.get().getConfString("spark.sql.catalog." + catalog + "." + key, null);
+    return SQLConf.get().getConfString(key(catalog, key), null);
+  }
+
+  private static String key(String catalog, String key) {
+    return "spark.sql.catalog." + catalog + "." + key;
   }
 }

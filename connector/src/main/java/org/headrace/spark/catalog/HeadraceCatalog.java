@@ -9,6 +9,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.QueryContext;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
@@ -52,6 +54,8 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
 
   private static final String[] DEFAULT = {"default"};
 
+  private static final String NOT_FOUND = "TABLE_OR_VIEW_NOT_FOUND";
+
   private String name;
 
   /**
@@ -74,32 +78,41 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     return name;
   }
 
+  /**
+   * Where a query reads {@code headrace.orders} and there is no such table, Spark takes the catalog's name for a format's,
+   * and says that the format reads no files. It does not look further where this throws another exception.
+   */
   @Override
   public Table loadTable(Identifier ident) throws NoSuchTableException {
-    return load(ident, question(ident.namespace()));
+    boolean isLikeAFile = ident.namespace().length == 0 && name.equalsIgnoreCase(HeadraceSource.NAME);
+    return load(ident, question(ident.namespace()), isLikeAFile);
   }
 
   /** For a DELETE Spark builds a scan that it never runs: Python is not asked for that one. */
   @Override
   public Table loadTable(Identifier ident, Set<TableWritePrivilege> privileges) throws NoSuchTableException {
-    HeadraceTable table = load(ident, question(ident.namespace()));
+    HeadraceTable table = load(ident, question(ident.namespace()), false);
     return privileges.equals(Set.of(TableWritePrivilege.DELETE)) ? table.neverScanned() : table;
   }
 
   @Override
   public Table loadTable(Identifier ident, String version) throws NoSuchTableException {
-    return load(ident, question(ident.namespace()).put(Words.VERSION, version));
+    return load(ident, question(ident.namespace()).put(Words.VERSION, version), false);
   }
 
   @Override
   public Table loadTable(Identifier ident, long timestamp) throws NoSuchTableException {
-    return load(ident, question(ident.namespace()).put(Words.TIMESTAMP, timestamp));
+    return load(ident, question(ident.namespace()).put(Words.TIMESTAMP, timestamp), false);
   }
 
-  private HeadraceTable load(Identifier ident, ObjectNode question) throws NoSuchTableException {
+  private HeadraceTable load(Identifier ident, ObjectNode question, boolean failsAtOnce) throws NoSuchTableException {
     String live = live();
     JsonNode answer = live == null ? null : Planners.ask(live, Words.LOAD, question.put(Words.TABLE, ident.name()));
     if (answer == null || !answer.path(Words.EXISTS).asBoolean()) {
+      if (failsAtOnce) {
+        String near = answer == null ? "Its session context is closed" : answer.path(Words.NEAR).asText();
+        throw Planners.unchecked(notFound(ident.name(), near));
+      }
       throw new NoSuchTableException(ident);
     }
     if (answer.path(Words.PUSH).asBoolean()) {
@@ -108,10 +121,23 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     return answer.path(Words.HELD).asBoolean() ? HeadraceTable.held(live, answer) : HeadraceTable.of(live, answer);
   }
 
+  private AnalysisException notFound(String table, String near) {
+    Option<Object> nowhere = Option.empty();
+    return new AnalysisException(
+        "[" + NOT_FOUND + "] The catalog '" + name + "' has no table '" + table + "'. " + near + ". SQLSTATE: 42P01",
+        nowhere,
+        nowhere,
+        Option.empty(),
+        Option.apply(NOT_FOUND),
+        new scala.collection.immutable.Map.Map1<>("relationName", "`" + name + "`.`" + table + "`"),
+        new QueryContext[0]);
+  }
+
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
     List<Identifier> tables = new ArrayList<>();
-    ask(Words.LIST, namespace).path(Words.TABLES).forEach(table -> tables.add(Identifier.of(namespace, table.asText())));
+    String[] shown = namespace.length == 0 ? DEFAULT : namespace; // spark.catalog.listTables parses its text
+    ask(Words.LIST, namespace).path(Words.TABLES).forEach(table -> tables.add(Identifier.of(shown, table.asText())));
     return tables.toArray(new Identifier[0]);
   }
 
@@ -226,7 +252,11 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   /** Spark drops what exists. */
   @Override
   public boolean tableExists(Identifier ident) {
-    return ident.name().equals(CONTEXT) || TableCatalog.super.tableExists(ident);
+    try {
+      return ident.name().equals(CONTEXT) || load(ident, question(ident.namespace()), false) != null;
+    } catch (NoSuchTableException e) {
+      return false;
+    }
   }
 
   @Override

@@ -196,6 +196,7 @@ final class HeadraceTable
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    ConnectSessions.uses(context);
     return new HeadraceWriteBuilder(context, id, name, schema, info, published);
   }
 
@@ -238,6 +239,7 @@ final class HeadraceTable
     if (neverScanned) {
       return () -> () -> schema;
     }
+    ConnectSessions.uses(context);
     StreamOpener stream = streams ? StreamOptions.of(options) : null;
     HeadraceScanBuilder builder = new HeadraceScanBuilder(context, id, name, schema, stream);
     return joins && Versions.offersJoins() ? Versions.joining(builder) : builder;

@@ -84,7 +84,7 @@ record NamedTable(String catalog, Identifier identifier) {
 
   Table load() {
     try {
-      return plugin(catalog).loadTable(identifier);
+      return plugin(catalog).loadTable(identifier, Set.of());
     } catch (NoSuchTableException e) {
       throw missing(identifier.name(), catalog, catalogs(SparkSession.active())); // deregistered a moment ago
     }

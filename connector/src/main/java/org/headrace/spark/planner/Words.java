@@ -63,7 +63,7 @@ public final class Words {
   public static final String FILTERS_COME_BACK = "filters_come_back", ADDED_COLUMNS = "added_columns";
   public static final String RUNTIME_FILTER_COLUMNS = "runtime_filter_columns";
   public static final String MOST_RUNTIME_VALUES = "most_runtime_values", ENDPOINT = "endpoint", WORKER = "worker";
-  public static final String PYTHON = "python", ARCHIVE = "archive", TASK = "task", EXISTS = "exists";
+  public static final String PYTHON = "python", ARCHIVE = "archive", TASK = "task", EXISTS = "exists", NEAR = "near";
   public static final String JOINS = "joins", HELD = "held", LAYOUT = "layout", FILES = "files";
   public static final String STREAM = "stream", ADVANCES = "advances";
 }

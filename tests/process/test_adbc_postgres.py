@@ -281,7 +281,7 @@ def test_errors_of_registration_say_what_is_wrong(ctx: hr.SessionContext, events
         ctx.register_table("x", hr.AdbcTable("postgresql", events.uri, "events", "nope"))
     with pytest.raises(hr.RegistrationError, match="'s' of events has type string"):
         ctx.register_table("x", hr.AdbcTable("postgresql", events.uri, "events", "s"))
-    with pytest.raises(ImportError, match="no ADBC driver .nosuch."):
+    with pytest.raises(ImportError, match="no ADBC driver"):
         ctx.register_table("x", hr.AdbcTable("nosuch", "", "events"))
     assert not ctx.table_exists("x")
 

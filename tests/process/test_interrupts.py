@@ -40,6 +40,19 @@ def interrupted(
         process.wait()
 
 
+@pytest.mark.parametrize("action", ["collect", "show", "stream"])
+def test_ctrl_c_that_ends_a_script_prints_one_line(action: str) -> None:
+    """Needs a JVM each, as the script ends."""
+    command = [sys.executable, str(SCRIPTS / "interrupted.py"), "--uncaught", action]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "reading\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert errors == "KeyboardInterrupt: the query was cancelled\n"
+    assert process.returncode in (-signal.SIGINT, 130)
+
+
 @pytest.mark.parametrize("action", ["native", "stream"])
 def test_ctrl_c_releases_the_producer(interrupted: tuple[Any, dict[str, Any]], action: str) -> None:
     found = interrupted[1][action]

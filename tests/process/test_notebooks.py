@@ -49,6 +49,62 @@ def test_notebook_cells_run_and_run_again(kernel: NotebookClient, path: Path) ->
             kernel.execute_cell(cell, notebook.cells.index(cell))
 
 
+CELL = """
+import threading, time
+import headrace as hr, pyarrow as pa
+ctx = hr.SessionContext.get_or_create()
+def endless():
+    while True:
+        time.sleep(0.01)
+        yield pa.record_batch({"a": [1]})
+def interrupt_soon():
+    while not ctx.spark.sparkContext.statusTracker().getActiveJobsIds():
+        time.sleep(0.05)
+    import os, signal
+    os.kill(os.getpid(), signal.SIGINT)
+def jobs():
+    return list(ctx.spark.sparkContext.statusTracker().getActiveJobsIds())
+ctx.register_table("t", hr.SimpleTable("a BIGINT", endless, placement=hr.Placement.DRIVER), replace=True)
+threading.Thread(target=interrupt_soon, daemon=True).start()
+"""
+"""As the stop button does: a kernel is interrupted by SIGINT."""
+
+
+@pytest.mark.daily
+@pytest.mark.parametrize("query", ["ctx.collect('SELECT sum(a) FROM t')", "ctx.sql('SELECT sum(a) FROM t').show()"])
+def test_notebook_cell_that_is_interrupted_shows_one_line_and_cancels_its_query(
+    kernel: NotebookClient, query: str
+) -> None:
+    def run(source: str, *, fails: bool = False) -> nbformat.NotebookNode:
+        tags = ["raises-exception"] if fails else []
+        cell = nbformat.v4.new_code_cell(source, metadata={"tags": tags})
+        kernel.nb = nbformat.v4.new_notebook(cells=[cell])
+        return kernel.execute_cell(cell, 0)
+
+    run("import headrace as hr; ctx = hr.SessionContext.get_or_create()")  # Spark is not started by the cell itself
+    (error,) = run(CELL + query, fails=True).outputs
+    assert error.traceback == ["KeyboardInterrupt: the query was cancelled"]
+    run("while jobs(): time.sleep(0.05)")
+    assert run("ctx.collect('SELECT 1 AS x').to_pylist()").outputs[0].data["text/plain"] == "[{'x': 1}]"
+
+
+@pytest.mark.daily
+def test_notebook_shows_a_progress_bar(kernel: NotebookClient) -> None:
+    cell = nbformat.v4.new_code_cell(
+        "import headrace as hr, time\n"
+        "ctx = hr.SessionContext.get_or_create()\n"
+        "seen = []\n"
+        "stream = ctx.execute_stream(ctx.spark.range(0, 40, numPartitions=4), progress=True)\n"
+        "for batch in stream:\n"
+        "    time.sleep(0.11); stream._bar._cell and seen.append(1)\n"
+        "stream._bar._cell is None, len(seen) > 0"
+    )
+    kernel.nb = nbformat.v4.new_notebook(cells=[cell])
+    outputs = kernel.execute_cell(cell, 0).outputs
+    assert [output.output_type for output in outputs] == ["display_data", "execute_result"]
+    assert outputs[1].data["text/plain"] == "(True, True)"
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_is_kept_without_outputs(path: Path) -> None:
     cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import uuid
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -66,6 +69,21 @@ def test_collect_stream_and_explain_take_parameters_and_names(ctx: hr.SessionCon
 def test_sql_name_that_was_not_given_is_told_with_those_that_were(ctx: hr.SessionContext) -> None:
     with pytest.raises(hr.HeadraceError, match=r"the query has \{orders\}, and the names given are order, n"):
         ctx.sql("SELECT {orders.id} FROM {order} WHERE id > {n}", order=ROWS, n=1)
+
+
+@pytest.mark.parametrize("value", [object(), [1, 2], {1}, None, print], ids=lambda value: type(value).__name__)
+def test_sql_name_of_what_is_neither_a_value_nor_data_is_refused(ctx: hr.SessionContext, value: object) -> None:
+    with pytest.raises(hr.RegistrationError, match=rf"\{{x\}} in a query takes a value.*{type(value).__name__}.*args="):
+        ctx.sql("SELECT {x}", x=value)
+    with pytest.raises(hr.RegistrationError, match=r"\{x\[0\]\} in a query"):
+        ctx.sql("SELECT {x[0]}", x=(value,))
+
+
+def test_sql_name_may_be_any_value_that_has_a_text(ctx: hr.SessionContext) -> None:
+    query = "SELECT {n} IN {many} AS n, DATE'{day}' AS day, '{id}' AS id, {price} AS price, '{any!r}' AS any"
+    day, number = datetime.date(2026, 1, 2), uuid.uuid4()
+    row = ctx.sql(query, n=2, many=(1, 2), day=day, id=number, price=Decimal("1.50"), any=[1]).collect()[0]
+    assert tuple(row) == (True, day, str(number), Decimal("1.50"), "[1]")
 
 
 def test_query_that_is_no_query_says_how_to_make_one(ctx: hr.SessionContext) -> None:

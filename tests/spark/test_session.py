@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headrace as hr
-from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows
+from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows, wait_until
 
 pytestmark = pytest.mark.core
 
@@ -103,16 +104,71 @@ def test_register_table_under_a_taken_name_is_an_error_and_keeps_the_old(ctx: hr
     assert values(ctx, "t") == [0, 1, 2]
 
 
-def test_register_table_replacing_serves_the_new_and_refuses_frames_of_the_old(ctx: hr.SessionContext) -> None:
+def test_register_table_replacing_serves_the_new_and_the_old_to_frames_made_before(ctx: hr.SessionContext) -> None:
     ctx.register_table("t", offset(0))
-    old = ctx.table("t")
-    assert old.count() == 3
-    unplanned = ctx.table("t")
+    unplanned = [ctx.table("t"), ctx.sql("SELECT a FROM t"), ctx.spark.table("t")]
     ctx.register_table("T", offset(100), replace=True)
     assert values(ctx, "t") == [100, 101, 102]
     assert ctx.table_names() == ["T"]
-    with pytest.raises(hr.HeadraceError, match="replaced"):
-        ctx.collect(unplanned)
+    for frame in unplanned:
+        assert sorted(ctx.collect(frame)["a"].to_pylist()) == [0, 1, 2]
+
+
+def test_frames_of_a_name_that_is_deregistered_fail_also_where_it_was_replaced_before(ctx: hr.SessionContext) -> None:
+    ctx.register_table("t", offset(0))
+    older = ctx.table("t")
+    ctx.register_table("t", offset(100), replace=True)
+    newer = ctx.table("t")
+    assert ctx.deregister_table("t")
+    for frame in (older, newer):
+        with pytest.raises(hr.HeadraceError, match="deregistered"):
+            ctx.collect(frame)
+
+
+@pytest.mark.parametrize("other_columns", [False, True], ids=["same columns", "other columns"])
+def test_register_table_replacing_while_threads_query_gives_old_or_new_rows(
+    ctx: hr.SessionContext, other_columns: bool
+) -> None:
+    """By both names: Spark looks again for the table behind a view, whose columns may be others by then."""
+
+    def table(number: int) -> pa.Table:
+        columns = {"a": [number] * 5, **({"b": ["x"] * 5} if other_columns and number % 2 else {})}
+        return pa.table(columns)
+
+    def query(name: str) -> int:
+        for count in range(1000):
+            found = ctx.collect(f"SELECT * FROM {name}")
+            assert (found.num_rows, len(set(found["a"].to_pylist()))) == (5, 1)
+            assert "b" not in found.column_names or found["a"][0].as_py() % 2  # or new rows by the old columns
+            if replaced.is_set() and count:
+                return count
+        raise AssertionError("the replacements did not end")
+
+    replaced = threading.Event()
+    ctx.register_table("t", table(0))
+    with ThreadPoolExecutor(3) as pool:
+        queries = [pool.submit(query, name) for name in ("t", "t", f"{ctx.catalog}.t")]
+        for number in range(1, 40):
+            ctx.register_table("t", table(number), replace=True)
+        replaced.set()
+        assert all(one.result() > 0 for one in queries)
+
+
+def test_replaced_table_is_kept_until_no_frame_of_it_is_left(ctx: hr.SessionContext) -> None:
+    ctx.register_table("t", offset(0))
+    frame = ctx.table("t")
+    ctx.register_table("t", offset(100), replace=True)
+    replaced = ctx._registry._replaced
+    assert len(replaced) == 1
+    assert frame.count() == 3
+    del frame
+
+    def is_forgotten() -> bool:
+        gc.collect()
+        ctx.spark.sparkContext._jvm.java.lang.System.gc()  # type: ignore[union-attr]
+        return not replaced
+
+    wait_until(is_forgotten, what="the end of the replaced table")
 
 
 def test_register_table_replacing_with_a_bad_provider_keeps_the_old(ctx: hr.SessionContext) -> None:
@@ -322,10 +378,70 @@ def test_context_without_arguments_joins_the_spark_that_runs(spark: SparkSession
 
 
 def test_context_given_settings_while_spark_runs_is_a_clear_error(spark: SparkSession) -> None:
-    with pytest.raises(hr.HeadraceError, match="running in this process already"):
+    with pytest.raises(hr.HeadraceError, match=r"running in this process already, with spark\.master"):
         hr.SessionContext(master="local[1]")
+    with pytest.raises(hr.HeadraceError, match=r"spark\.not\.there None"):
+        hr.SessionContext(config={"spark.not.there": True})
     with pytest.raises(ValueError, match="not both"):
         hr.SessionContext(spark, config={"spark.ui.enabled": True})
+
+
+def test_context_given_the_settings_of_the_spark_that_runs_attaches_to_it(spark: SparkSession) -> None:
+    master, memory = spark.sparkContext.master, spark.sparkContext.getConf().get("spark.driver.memory")
+    with hr.SessionContext(master=master, config={"spark.driver.memory": memory, "spark.ui.enabled": False}) as ctx:
+        assert ctx.spark.sparkContext is spark.sparkContext
+    assert spark.range(1).count() == 1
+
+
+def test_get_or_create_gives_the_open_context_of_the_session_or_a_new_one(
+    ctx: hr.SessionContext, spark: SparkSession
+) -> None:
+    first = hr.SessionContext.get_or_create(spark)
+    with ThreadPoolExecutor(4) as pool:
+        again = list(pool.map(lambda _: hr.SessionContext.get_or_create(master=spark.sparkContext.master), range(4)))
+    assert all(one is first for one in again)
+    with pytest.raises(hr.HeadraceError, match="running in this process already"):
+        hr.SessionContext.get_or_create(master="local[1]")
+    with hr.SessionContext.get_or_create(spark.newSession()) as other:
+        assert other is not first
+        assert hr.SessionContext.get_or_create(other.spark) is other
+        session = other.spark
+    with hr.SessionContext.get_or_create(session) as new:
+        assert new is not other
+
+
+def test_taken_name_is_told_with_the_context_that_has_it(ctx: hr.SessionContext) -> None:
+    ctx.register_table("t", offset(0))
+    with pytest.raises(
+        hr.TableExistsError, match=rf"this SessionContext \(catalog '{ctx.catalog}'\); pass replace=True"
+    ):
+        ctx.register_table("t", offset(0))
+    with (
+        hr.SessionContext(ctx.spark) as other,
+        pytest.raises(hr.TableExistsError, match=rf"another SessionContext \(catalog '{ctx.catalog}'\).* replace=True"),
+    ):
+        other.register_table("t", offset(0))
+
+
+@pytest.mark.parametrize("kind", ["struct", "list", "map", "deep"])
+def test_register_table_with_fields_that_differ_in_case_only_is_refused(ctx: hr.SessionContext, kind: str) -> None:
+    fields = pa.struct([("A", pa.int64()), ("a", pa.int64())])
+    types = {
+        "struct": fields,
+        "list": pa.list_(fields),
+        "map": pa.map_(pa.string(), fields),
+        "deep": pa.struct([("x", pa.large_list(fields))]),
+    }
+    data = pa.table({"c": pa.array([None], types[kind])})
+    with pytest.raises(hr.RegistrationError, match="the fields 'A' and 'a' of column 'c' of table 't'"):
+        ctx.register_table("t", data)
+    assert ctx.table_names() == []
+    ctx.spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        ctx.register_table("t", data)
+        assert ctx.collect("SELECT * FROM t").num_rows == 1
+    finally:
+        ctx.spark.conf.unset("spark.sql.caseSensitive")
 
 
 @pytest.mark.parametrize("thing", ["local[2]", 7, object()])

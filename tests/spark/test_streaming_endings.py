@@ -252,6 +252,22 @@ def test_query_cancelled_before_its_first_task_ran_releases_the_producers(ctx: h
         ctx.collect(LIVE)
 
 
+@pytest.mark.parametrize(
+    ("query", "why"), [("SELECT * FROM {}", "read it to its end"), ("SELECT * FROM {} LIMIT 1", "limit")]
+)
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_second_query_is_told_how_the_first_one_ended(
+    ctx: hr.SessionContext, query: str, why: str, partitions: int
+) -> None:
+    with ctx.register_streaming_table("ended", "a BIGINT", partitions=partitions) as sink:
+        for number in range(4):
+            sink.write([{"a": number}])
+    assert ctx.collect(query.format("ended")).num_rows in (1, 4)
+    with pytest.raises(hr.StreamConsumedError, match=why) as error:
+        ctx.collect("SELECT * FROM ended")
+    assert ("limit" in str(error.value)) == (why == "limit")
+
+
 def test_query_failed_before_it_opened_the_table_releases_the_producer(ctx: hr.SessionContext) -> None:
     """The broadcast side of a join runs first."""
 

@@ -97,6 +97,47 @@ def test_table_is_made_empty_and_dropped(spark: SparkSession, files: Files) -> N
         spark.table("files.main.t").count()
 
 
+ALTERATIONS = (
+    "ALTER TABLE {table} ADD COLUMN b INT",
+    "ALTER TABLE {table} RENAME TO other",
+    "ALTER TABLE {table} SET TBLPROPERTIES ('a' = 'b')",
+    "COMMENT ON TABLE {table} IS 'text'",
+    "COMMENT ON SCHEMA {schema} IS 'text'",
+    "CREATE SCHEMA {schema}2",
+    "DROP SCHEMA {schema}",
+)
+
+
+@pytest.mark.parametrize("statement", ALTERATIONS)
+def test_statement_that_would_alter_a_table_or_schema_is_a_write_error(
+    ctx: hr.SessionContext, files: Files, statement: str
+) -> None:
+    ctx.register_table("t", hr.MemTable(pa.table({"a": [1]})))
+    ctx.spark.sql("CREATE TABLE files.main.t (a INT)")
+    for table, schema in ((f"{ctx.catalog}.t", f"{ctx.catalog}.default"), ("files.main.t", "files.main")):
+        with pytest.raises(WriteError, match=f"catalog '{table.split('.')[0]}'"):
+            ctx.collect(statement.format(table=table, schema=schema))
+
+
+def test_read_only_catalog_refuses_every_change_of_its_tables(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    catalog = Files(tmp_path)
+    ctx.register_catalog("kept", catalog)
+    ctx.spark.sql("CREATE TABLE kept.main.t AS SELECT 1L AS id")
+    ctx.register_catalog("kept", catalog, replace=True, read_only=True)
+    for statement in (
+        "INSERT INTO kept.main.t VALUES (2)",
+        "INSERT OVERWRITE kept.main.t VALUES (2)",
+        "DELETE FROM kept.main.t",
+        "TRUNCATE TABLE kept.main.t",
+        "CREATE TABLE kept.main.u (id BIGINT)",
+        "DROP TABLE kept.main.t",
+    ):
+        with pytest.raises(WriteError, match="is read-only: it was registered with read_only=True"):
+            ctx.collect(statement)
+    assert ctx.collect("SELECT * FROM kept.main.t").to_pylist() == [{"id": 1}]
+    ctx.deregister_catalog("kept")
+
+
 def test_table_whose_rows_fail_is_not_left(spark: SparkSession, files: Files) -> None:
     def fail(place: str, task: hr.WriteTask | None) -> None:
         if place == "end":

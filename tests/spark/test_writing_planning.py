@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,61 @@ def test_read_only_table_says_so_and_which_class_would_make_it_writable(
             ctx.collect(statement)
         assert "the table 't' is read-only" in str(error.value), statement
         assert "SimpleTable is no WritableProvider" in str(error.value)
-        with pytest.raises(PySparkException, match="WriteError: the table 't' is read-only"):
+        with pytest.raises(PySparkException, match=r"WriteError: the table 't' is read-only"):
             spark.sql(statement)
+
+
+def test_table_that_is_registered_read_only_refuses_what_its_provider_can_do(
+    ctx: hr.SessionContext, spark: SparkSession, tmp_path: Path
+) -> None:
+    table = FileTable(tmp_path)
+    ctx.register_table("t", table, read_only=True)
+    name = f"{ctx.catalog}.t"
+    rows = spark.sql("SELECT 1L AS id, 'a' AS name")
+    stream = spark.readStream.format("rate").load().selectExpr("value AS id", "'a' AS name")
+    writers: list[Callable[[], Any]] = [
+        lambda: spark.sql("INSERT INTO t VALUES (1, 'a')"),
+        lambda: spark.sql("INSERT OVERWRITE t VALUES (1, 'a')"),
+        lambda: spark.sql("DELETE FROM t WHERE id = 1"),
+        lambda: spark.sql(f"TRUNCATE TABLE {name}"),
+        lambda: rows.write.insertInto("t"),
+        lambda: rows.writeTo(name).overwritePartitions(),
+        lambda: rows.write.format("headrace").option("table", "t").mode("append").save(),
+        lambda: stream.writeStream.option("checkpointLocation", str(tmp_path / "c")).toTable(name).awaitTermination(60),
+    ]
+    for write in writers:
+        with pytest.raises(PySparkException, match=r"WriteError: the table 't' is read-only.*read_only=True"):
+            write()
+    assert "read_only=True" in ctx.explain("INSERT INTO t VALUES (1, 'a')")
+    assert table.calls("insert", "delete") == []
+    ctx.register_table("t", table, replace=True)
+    ctx.collect("INSERT INTO t VALUES (1, 'a')")
+    assert ctx.collect("SELECT * FROM t").num_rows == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE {} SET name = 'b' WHERE id = 1",
+        "UPDATE {} SET name = 'b'",
+        "MERGE INTO {} AS t USING (SELECT 1L AS id) AS s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "MERGE INTO {} AS t USING (SELECT 1L AS id) AS s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = 'b'",
+    ],
+)
+def test_update_and_merge_are_refused_with_advice_that_works(
+    ctx: hr.SessionContext, spark: SparkSession, statement: str
+) -> None:
+    ctx.register_table("t", hr.MemTable(pa.table({"id": [1, 2], "name": ["a", "a"]})))
+    for name in ("t", f"{ctx.catalog}.t"):
+        with pytest.raises(WriteError, match=r"does not work on the table 't'.*INSERT OVERWRITE t.*DELETE.*upsert_on"):
+            ctx.collect(statement.format(name))
+        with pytest.raises(AnalysisException, match="WriteError"):
+            spark.sql(statement.format(name))
+    ctx.collect("INSERT OVERWRITE t SELECT id, if(id = 1, 'b', name) FROM t")
+    assert sorted(map(tuple, ctx.sql("SELECT * FROM t").collect())) == [(1, "b"), (2, "a")]
+    ctx.collect("DELETE FROM t WHERE id = 2")
+    ctx.collect("INSERT INTO t VALUES (2, 'c')")
+    assert sorted(map(tuple, ctx.sql("SELECT * FROM t").collect())) == [(1, "b"), (2, "c")]
 
 
 def test_push_table_says_that_its_rows_come_from_its_sink(ctx: hr.SessionContext) -> None:

@@ -159,7 +159,7 @@ def golden_planner(endpoint: Endpoint) -> ServerPlanner:
     }
     for name, provider in tables.items():
         table = RegisteredTable(name, provider, SCHEMA, wire_schema(SCHEMA), id=f"id of {name}")
-        registry.add(table, replace=False)
+        registry.add(table)
     planner = ServerPlanner(registry, endpoint, "headrace.zip")
     planner.places.python = "python3"
     planner.catalogs.add("shop", GoldenShop())

@@ -28,9 +28,10 @@ class CachedCatalog:
     none that was asked for before a ``refresh``.
     """
 
-    def __init__(self, name: str, provider: CatalogProvider) -> None:
+    def __init__(self, name: str, provider: CatalogProvider, *, read_only: bool = False) -> None:
         self.name = name
         self.provider = provider
+        self.read_only = read_only
         self._lock = threading.Lock()
         self._refreshed = 0
         self.refresh()
@@ -79,7 +80,8 @@ class CachedCatalog:
             provider = self.provider.table(schema, name, version=version, timestamp=timestamp)
         if provider is None:
             return None
-        table = table_of(full_name, provider, f"{type(self.provider).__name__}.table")
+        where = f"{type(self.provider).__name__}.table"
+        table = table_of(full_name, provider, where, read_only=self.read_only)
         with self._lock:
             if asked != self._refreshed:
                 return table  # of before the refresh: for this query alone
@@ -126,14 +128,14 @@ class CachedCatalog:
         return asking(f"{type(self.provider).__name__}.{method}", self.name)
 
 
-def table_of(name: str, provider: Any, where: str) -> RegisteredTable:
+def table_of(name: str, provider: Any, where: str, *, read_only: bool = False) -> RegisteredTable:
     """A provider that user code returned, as a table; its schema is asked for. Raises PlanError, ProviderRaised."""
     if not isinstance(provider, TableProvider):
         hint = "; wrap it in hr.MemTable(...)" if hasattr(provider, "__arrow_c_stream__") else ""
         raise PlanError(f"{where} returned {kind_of(provider)}, expected a TableProvider{hint} ({name})")
     try:
         with asking(f"{type(provider).__name__}.schema", name):
-            return RegisteredTable.of(name, provider)
+            return RegisteredTable.of(name, provider, read_only=read_only)
     except HeadraceError as error:
         cause = error.__cause__
         if isinstance(cause, HeadraceError):  # a type that Spark has no equal of is no error of the user's code

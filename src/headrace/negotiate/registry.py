@@ -10,16 +10,19 @@ from typing import Literal
 import pyarrow as pa
 
 from headrace.arrow.types import wire_schema
-from headrace.errors import RegistrationError, TableExistsError
+from headrace.errors import RegistrationError
 from headrace.execute.live import LiveTable
 from headrace.provider import TableProvider, declared_schema
+
+_MOST_REPLACED = 100
 
 
 @dataclass(frozen=True)
 class RegisteredTable:
     """A provider under a name, with the schema it gave at registration. ``id`` differs for each registration.
 
-    ``verify``: its promises are checked on a sample of the rows of each scan, or on all.
+    ``verify``: its promises are checked on a sample of the rows of each scan, or on all. ``read_only``: nothing is
+    written to it, whatever the provider can do.
     """
 
     name: str
@@ -28,9 +31,17 @@ class RegisteredTable:
     wire_schema: pa.Schema
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     verify: Literal["sample", "all"] | None = None
+    read_only: bool = False
 
     @classmethod
-    def of(cls, name: str, provider: TableProvider, verify: Literal["sample", "all"] | None = None) -> RegisteredTable:
+    def of(
+        cls,
+        name: str,
+        provider: TableProvider,
+        verify: Literal["sample", "all"] | None = None,
+        *,
+        read_only: bool = False,
+    ) -> RegisteredTable:
         """Asks for the schema, on this thread; what that raises passes unchanged.
 
         Raises RegistrationError for what is no schema, UnsupportedTypeError for a type that Spark has no equal of.
@@ -40,7 +51,7 @@ class RegisteredTable:
             raise RegistrationError(
                 f"{type(provider).__name__}.schema() returned {type(schema).__name__}, expected a pyarrow.Schema"
             )
-        return cls(name, provider, schema, wire_schema(schema), verify=verify)
+        return cls(name, provider, schema, wire_schema(schema), verify=verify, read_only=read_only)
 
     @property
     def provider_name(self) -> str:
@@ -53,32 +64,61 @@ class RegisteredTable:
 
 
 class Registry:
-    """Names are compared as Spark compares them: in lower case."""
+    """Names are compared as Spark compares them: in lower case.
+
+    A table that was replaced is kept for as long as the JVM has objects for it: a query may be analysed before the
+    replacement and planned after it. Deregistering the name ends that, and no more than 100 tables are kept so. A
+    push table is not: its stream has ended.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_name: dict[str, RegisteredTable] = {}
         self._by_id: dict[str, RegisteredTable] = {}
+        self._replaced: dict[str, RegisteredTable] = {}
+        self._shown: dict[str, int] = {}
 
-    def add(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
-        """Returns the table that was replaced. Raises TableExistsError."""
+    def add(self, table: RegisteredTable) -> RegisteredTable | None:
+        """Returns the table that it replaces, if there is one."""
         with self._lock:
             key = table.name.lower()
             old = self._by_name.get(key)
-            if old is not None and not replace:
-                raise TableExistsError(f"table {old.name!r} is registered already; pass replace=True to replace it")
             self._by_name[key] = table
             self._by_id[table.id] = table
-            if old is not None:
+            self._replaced.pop(table.id, None)
+            if old is not None and old.id != table.id:
                 del self._by_id[old.id]
+                if old.live is None and old.id in self._shown:
+                    self._replaced[old.id] = old
+                    if len(self._replaced) > _MOST_REPLACED:
+                        del self._replaced[next(iter(self._replaced))]
             return old
 
     def remove(self, name: str) -> RegisteredTable | None:
         with self._lock:
-            table = self._by_name.pop(name.lower(), None)
+            key = name.lower()
+            self._replaced = {id: old for id, old in self._replaced.items() if old.name.lower() != key}
+            table = self._by_name.pop(key, None)
             if table is not None:
                 del self._by_id[table.id]
             return table
+
+    def show(self, name: str) -> RegisteredTable | None:
+        """The table of this name, for which the JVM makes one more object; ``hide`` follows when that is garbage."""
+        with self._lock:
+            table = self._by_name.get(name.lower())
+            if table is not None:
+                self._shown[table.id] = self._shown.get(table.id, 0) + 1
+            return table
+
+    def hide(self, table_id: str) -> None:
+        """One of the JVM's objects for a table is garbage; the table may be of another kind, or gone."""
+        with self._lock:
+            count = self._shown.pop(table_id, 0)
+            if count > 1:
+                self._shown[table_id] = count - 1
+            else:
+                self._replaced.pop(table_id, None)
 
     def find(self, name: str) -> RegisteredTable | None:
         with self._lock:
@@ -87,6 +127,11 @@ class Registry:
     def find_id(self, table_id: str) -> RegisteredTable | None:
         with self._lock:
             return self._by_id.get(table_id)
+
+    def find_replaced(self, table_id: str) -> RegisteredTable | None:
+        """A table that was replaced and that a query may still scan."""
+        with self._lock:
+            return self._replaced.get(table_id)
 
     def tables(self) -> list[RegisteredTable]:
         with self._lock:

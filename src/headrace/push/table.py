@@ -102,10 +102,15 @@ class ChannelStream(MergingSource):
         return self._reader.reason or self._lost
 
     @property
+    def over(self) -> bool:
+        """Whether nothing more will be read."""
+        return self._reader.over
+
+    @property
     def failure(self) -> Exception | None:
         """What the producer's failure was, if that is what ended it."""
         ending = self._reader.ending
-        return ending if self._reader.over and self.reason is None and isinstance(ending, Exception) else None
+        return ending if self.over and self.reason is None and isinstance(ending, Exception) else None
 
     def __next__(self) -> pa.RecordBatch:
         if not self._merged:
@@ -140,6 +145,11 @@ def _why_ended(error: str) -> Ending:
     if "SparkContext was shut down" in error:
         return Ending("lost", "Spark was stopped")
     return Ending("failed", f"the query failed: {error.strip().splitlines()[0][:_MAX_REASON_CHARS]}")
+
+
+def _was_read(stream: ChannelStream) -> bool:
+    """Whether it was read to the producer's own end."""
+    return stream.over and stream.reason is None and stream.failure is None
 
 
 class _FailedStream(MergingSource):
@@ -178,6 +188,8 @@ class _Scans:
                 self._query = query
             elif self._query != query:
                 ended = f", and ended: {self._why_over}" if self._why_over else ""
+                if len(self._opened) == self._channel.partitions and all(map(_was_read, self._opened.values())):
+                    ended = " and read it to its end"
                 raise StreamConsumedError(
                     f"the streaming table {self._table!r} can be scanned once, and another query has taken that "
                     f"scan{ended}; register it again with replace=True for a new stream, or use a TableProvider to "

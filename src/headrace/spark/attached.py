@@ -67,6 +67,10 @@ class AttachedSpark(ABC):
         return raising(self.lost_behind)
 
     @abstractmethod
+    def is_session(self, spark: SparkSession) -> bool:
+        """Whether this is that session, perhaps by another object."""
+
+    @abstractmethod
     def where(self) -> str:
         """Which Spark it is, for ``repr``."""
 

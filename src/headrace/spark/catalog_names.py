@@ -42,7 +42,7 @@ class CatalogNames:
         self._claims = claims
         self.own = next(name for name in _numbered(wanted) if claims.claim(name))
 
-    def register(self, name: str, catalog: CatalogProvider, *, replace: bool) -> None:
+    def register(self, name: str, catalog: CatalogProvider, *, replace: bool, read_only: bool) -> None:
         check_catalog_name(name)
         if not isinstance(catalog, CatalogProvider):
             raise RegistrationError(
@@ -53,7 +53,7 @@ class CatalogNames:
                 raise TableExistsError(f"catalog {name!r} is registered already; pass replace=True to replace it")
         elif not self._claims.claim(name):
             raise TableExistsError(f"Spark has a catalog {name!r} already; choose another name")
-        self._answering.add(name, catalog)
+        self._answering.add(name, catalog, read_only=read_only)
 
     def refresh(self, name: str) -> None:
         catalog = self._answering.find(name)

@@ -55,12 +55,16 @@ class Catalogs:
         }
 
     def find_id(self, table_id: str) -> RegisteredTable | None:
-        """A table that Spark may still know, of whichever kind."""
+        """A table that Spark may still know, of whichever kind; not one that was replaced."""
         return self._registry.find_id(table_id) or self.held.find_id(table_id)
 
-    def add(self, name: str, provider: CatalogProvider) -> None:
+    def find_scanned(self, table_id: str) -> RegisteredTable | None:
+        """As ``find_id``, or one that was replaced after a query of it was analysed."""
+        return self.find_id(table_id) or self._registry.find_replaced(table_id)
+
+    def add(self, name: str, provider: CatalogProvider, *, read_only: bool = False) -> None:
         with self._lock:
-            self._catalogs[name] = CachedCatalog(name, provider)
+            self._catalogs[name] = CachedCatalog(name, provider, read_only=read_only)
 
     def remove(self, name: str) -> bool:
         with self._lock:
@@ -102,15 +106,15 @@ class Catalogs:
         catalog = self.find(question[words.CATALOG])
         version, timestamp = question.get(words.VERSION), question.get(words.TIMESTAMP)
         if catalog is None:
-            table = self._registry.find(question[words.TABLE]) if _is_own(question[words.NAMESPACE]) else None
-            unnamed = self.held.find_id(question[words.TABLE]) if table is None else None
-            if unnamed is not None:
-                return self._held_answer(unnamed)
+            table = self._registry.show(question[words.TABLE]) if _is_own(question[words.NAMESPACE]) else None
             if table is not None and (version is not None or timestamp is not None):
                 raise PlanError(f"the table {table.name!r} has no versions; those of a CatalogProvider may have")
-            if table is None:
-                return {words.EXISTS: False, words.NEAR: near_names(question[words.TABLE], self._registry.names())}
-            return _described(table)
+            if table is not None:
+                return {**_described(table), words.HELD: True}
+            unnamed = self.held.find_id(question[words.TABLE])
+            if unnamed is not None:
+                return self._held_answer(unnamed)
+            return {words.EXISTS: False, words.NEAR: near_names(question[words.TABLE], self._registry.names())}
         if len(question[words.NAMESPACE]) != 1:
             return {words.EXISTS: False}
         at = None if timestamp is None else _EPOCH + datetime.timedelta(microseconds=timestamp)
@@ -162,6 +166,7 @@ class Catalogs:
 
     def _release_table(self, question: dict[str, Any]) -> dict[str, Any]:
         self.held.release(question[words.TABLE])
+        self._registry.hide(question[words.TABLE])
         return {}
 
     def _create_table(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -182,7 +187,7 @@ class Catalogs:
         return {words.EXISTS: catalog.drop(schema, question[words.TABLE])}
 
     def _writable_catalog(self, question: dict[str, Any]) -> tuple[CachedCatalog, str]:
-        """The catalog and the schema in it. Raises WriteError for a context's own, whose tables are registered."""
+        """The catalog and the schema in it. Raises WriteError for a context's own, and for one that is read only."""
         catalog, namespace = self.find(question[words.CATALOG]), question[words.NAMESPACE]
         if catalog is None:
             raise WriteError(
@@ -190,6 +195,8 @@ class Catalogs:
                 "ctx.deregister_table); SQL makes them in the catalog of a CatalogProvider with create_table "
                 "(ctx.register_catalog)"
             )
+        if catalog.read_only:
+            raise WriteError(f"the catalog {catalog.name!r} is read-only: it was registered with read_only=True")
         if len(namespace) != 1:
             raise WriteError(f"a table of the catalog {catalog.name!r} stands in one schema, not in {namespace}")
         return catalog, namespace[0]

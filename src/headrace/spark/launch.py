@@ -49,18 +49,13 @@ class Launched:
 
 
 def start(master: str | None, config: Mapping[str, Any]) -> Launched:
-    """Start Spark with settings that suit an embedded engine; ``config`` wins over them.
+    """Start Spark with settings that suit an embedded engine; ``config`` wins over them. Adopt one that runs with them.
 
     It writes to standard error only what is wrong and no exception tells, unless ``config`` names a log level. Raises
     HeadraceError, with what Java said, where it does not start.
     """
-    if SparkContext._active_spark_context is not None:
-        if master is not None or config:
-            raise HeadraceError(
-                "Spark is running in this process already, so master and config would have no effect; "
-                "stop it first, or attach to it with SessionContext(spark)"
-            )
-        return adopt(SparkSession.builder.getOrCreate())
+    if is_running():
+        return adopt(running(master, config))
     settings = {**_defaults(master), **{key: _text(value) for key, value in config.items()}}
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default is whatever python3 is on PATH
@@ -72,6 +67,25 @@ def start(master: str | None, config: Mapping[str, Any]) -> Launched:
     if "spark.log.level" not in config:
         leave_failures_to_exceptions(spark.sparkContext._gateway)
     return _prepared(spark, owned=True)
+
+
+def is_running() -> bool:
+    """Whether a classic Spark runs in this process."""
+    return SparkContext._active_spark_context is not None
+
+
+def running(master: str | None, config: Mapping[str, Any]) -> SparkSession:
+    """The session of the Spark that runs. Raises HeadraceError where that was started with other settings."""
+    spark = SparkSession.builder.getOrCreate()
+    found = spark.sparkContext.getConf()
+    wanted = dict(config) if master is None else {"spark.master": master, **config}
+    for key, value in wanted.items():
+        if found.get(key, None) != _text(value):
+            raise HeadraceError(
+                f"Spark is running in this process already, with {key} {found.get(key, None)!r} instead of "
+                f"{_text(value)!r}: stop it first, or attach to it as it is with SessionContext(spark)"
+            )
+    return spark
 
 
 def stop(spark: SparkSession) -> None:

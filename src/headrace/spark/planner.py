@@ -31,7 +31,7 @@ class Planner:
         self._registry = registry
         self.catalogs = Catalogs(registry)
         self.places = TaskPlaces(endpoint, python, archive, by_value)
-        self.scans = Scans(self.catalogs.find_id, self.places)
+        self.scans = Scans(self.catalogs.find_scanned, self.places)
         self.writes = Writes(self.catalogs.find_id, self.places)
         self.streams = Streams(self.catalogs.find_id)
         self._lock = threading.Lock()

@@ -21,6 +21,7 @@ from headrace.arrow.types import with_nested
 from headrace.display import html_lines, names_text
 from headrace.errors import HeadraceError, ResultClosedError
 from headrace.optional import required
+from headrace.spark.interrupts import in_one_line
 from headrace.spark.progress import Progress, ProgressBar
 
 if TYPE_CHECKING:
@@ -100,7 +101,9 @@ class ResultStream:
                 self._rows += batch.num_rows
                 self._batches += 1
             self._report()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                in_one_line(error)
             with suppress(Exception):  # the first error is the one to tell
                 self.close()
             raise

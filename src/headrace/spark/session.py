@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import threading
 import uuid
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -10,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.arguments import checked
@@ -21,7 +23,6 @@ from headrace.errors import (
     ClosedError,
     HeadraceError,
     RegistrationError,
-    TableExistsError,
     TransportError,
 )
 from headrace.negotiate.registry import RegisteredTable, Registry
@@ -56,6 +57,15 @@ Args: TypeAlias = dict[str, Any] | list[Any] | None
 """The parameters of a query: by name (``:n``) or by place (``?``)."""
 
 
+_open: list[SessionContext] = []
+"""All open contexts of this process, in the order in which they were made."""
+_get_or_create_lock = threading.Lock()
+
+
+_COLUMNS_CHANGED = "INCOMPATIBLE_COLUMN_CHANGES_AFTER_VIEW_WITH_PLAN_CREATION"
+"""Spark looks for the table behind a view again: one that is being replaced may have other columns than the view."""
+
+
 _STREAM_OPTIONS = {option.lower(): option for option in ("maxRowsPerTrigger", "maxBytesPerTrigger")}
 """As Spark reads options: in lower case."""
 
@@ -64,10 +74,12 @@ class SessionContext:
     """Registers tables and runs queries. May be used from several threads.
 
     ``SessionContext()`` starts a local Spark, ``SessionContext(spark)`` attaches to a session that exists, and
-    ``SessionContext(master=..., config=...)`` starts one with settings of your own. Closing it (or leaving its
-    ``with`` block) ends what it registered and stops Spark if it started it. A Spark Connect session is attached to
-    in the same way; ``planning`` says where its tables are planned: ``"client"``, in this process, to which the server
-    then has to connect, or ``"server"``, in a process beside the server, for tables that are pulled and pickled.
+    ``SessionContext(master=..., config=...)`` starts one with settings of your own, or attaches to the one that this
+    process has started with them. ``SessionContext.get_or_create`` gives the context that is open already. Closing it
+    (or leaving its ``with`` block) ends what it registered and stops Spark if it started it. A Spark Connect session is
+    attached to in the same way; ``planning`` says where its tables are planned: ``"client"``, in this process, to which
+    the server then has to connect, or ``"server"``, in a process beside the server, for tables that are pulled and
+    pickled.
 
     One of Spark's settings is worth knowing: ``spark.sql.optimizer.datasourceV2JoinPushdown``, off unless you set it to
     ``"true"`` (in ``config``, or with ``ctx.spark.conf.set``), lets a database join two AdbcTables, from Spark 4.1 on.
@@ -101,6 +113,35 @@ class SessionContext:
             self._attached = ClassicSpark(launched, self._registry, self._context_id, catalog)
         self._spark = self._attached.spark
         self._tables = SessionTables(self._attached, self._registry)
+        _open.append(self)
+
+    @classmethod
+    def get_or_create(
+        cls,
+        spark: SparkSession | None = None,
+        *,
+        master: str | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> SessionContext:
+        """The open context of the session, or a new one: a notebook's first cell can be run again.
+
+        Without ``spark`` the session is that of the Spark that runs in this process, which must have been started with
+        ``master`` and ``config``; where none runs, they start it. Of several open contexts it is the first one. Raises
+        as ``SessionContext(...)`` does. Any thread.
+        """
+        with _get_or_create_lock:
+            session = spark
+            if session is None and launch.is_running():
+                session = launch.running(master, config or {})
+            found = None if session is None else next((one for one in list(_open) if one._is_of(session)), None)
+            return cls(spark, master=master, config=config) if found is None else found
+
+    def _is_of(self, spark: SparkSession) -> bool:
+        """Whether it is attached to this session, and Spark runs."""
+        with suppress(HeadraceError):
+            self._attached.require_alive()
+            return self._attached.is_session(spark)
+        return False
 
     @property
     def spark(self) -> SparkSession:
@@ -115,6 +156,7 @@ class SessionContext:
         replace: bool = False,
         verify: Literal["sample", "all"] | None = None,
         schema: SchemaLike | None = None,
+        read_only: bool = False,
     ) -> None:
         """Make ``table`` queryable as ``name`` in ``ctx.sql``, ``ctx.spark.sql`` and ``ctx.spark.table``.
 
@@ -128,7 +170,11 @@ class SessionContext:
 
         ``verify`` checks what the provider promises (EXACT filters and top-n, partitioning, ordering) on the rows of
         each scan, on all of them or on some of each batch; a query whose rows break a promise fails with
-        BrokenPromiseError.
+        BrokenPromiseError. ``read_only=True`` refuses INSERT, DELETE and TRUNCATE with a WriteError, before anything
+        runs, whatever the provider can do.
+
+        With ``replace``, queries that other threads run meanwhile give the old rows or the new ones. A DataFrame that
+        was made before gives the old rows.
 
         Asks a provider for its ``schema`` exactly once, on this thread; what it raises reaches you unchanged. Raises
         TableExistsError if the name is taken (by a table of this context or a temporary view of the session)
@@ -141,15 +187,15 @@ class SessionContext:
         check_name(name)
         if verify not in (None, "sample", "all"):
             raise ValueError(f'verify must be None, "sample" or "all", not {verify!r}')
-        if not replace and self._tables.find(name) is not None:
-            raise TableExistsError(f"table {name!r} is registered already; pass replace=True to replace it")
+        if not replace:
+            self._tables.check_free(name)
         where = f"register_table({name!r}, ...)"
         try:
             given = None if schema is None else schema_of(schema, "register_table's schema")
         except (TypeError, ValueError) as error:
             raise RegistrationError(str(error)) from None
         provider = provider_for(table, where, given)
-        self._tables.add(RegisteredTable.of(name, provider, verify), replace=replace)
+        self._tables.add(RegisteredTable.of(name, provider, verify, read_only=read_only), replace=replace)
 
     @property
     def catalog(self) -> str:
@@ -160,18 +206,20 @@ class SessionContext:
         """
         return self._attached.catalog
 
-    def register_catalog(self, name: str, catalog: CatalogProvider, *, replace: bool = False) -> None:
+    def register_catalog(
+        self, name: str, catalog: CatalogProvider, *, replace: bool = False, read_only: bool = False
+    ) -> None:
         """Make ``SELECT * FROM name.schema.table`` work, with SHOW SCHEMAS / TABLES, DESCRIBE and VERSION AS OF.
 
         The provider is asked when a query needs something, and its answers are kept: see ``refresh_catalog``. Works in
-        this session, and in later ones of the application. Raises TableExistsError if Spark has a catalog
-        of that name and ``replace`` is false (one that is not this context's cannot be replaced), RegistrationError for
-        a bad name or something that is not a CatalogProvider, HeadraceError in a Spark Connect session with
-        ``planning="server"``.
+        this session, and in later ones of the application. ``read_only=True`` refuses what writes to its tables, makes
+        or drops them, with a WriteError. Raises TableExistsError if Spark has a catalog of that name and ``replace`` is
+        false (one that is not this context's cannot be replaced), RegistrationError for a bad name or something that is
+        not a CatalogProvider, HeadraceError in a Spark Connect session with ``planning="server"``.
         """
         self._require_open()
         with self._tables.lock, self._attached.errors_of_spark():
-            self._attached.catalogs().register(name, catalog, replace=replace)
+            self._attached.catalogs().register(name, catalog, replace=replace, read_only=read_only)
 
     @checked("name")
     def refresh_catalog(self, name: str) -> None:
@@ -302,7 +350,13 @@ class SessionContext:
         self._require_open()
         found = with_frames(query, names, lambda value, name: self._read_table(value, f"{{{name}}} in a query"))
         with naming_near_tables(self.table_names), self._attached.errors_of_spark():
-            frame = self._spark.sql(query, args, **found)
+            try:
+                frame = self._spark.sql(query, args, **found)
+            except AnalysisException as error:
+                if error.getCondition() != _COLUMNS_CHANGED:
+                    raise
+                with self._tables.lock:  # while no table is replaced
+                    frame = self._spark.sql(query, args, **found)
         if is_connect(self._spark):
             keep_with(frame, [value for value in found.values() if isinstance(value, DataFrame)])
         return frame
@@ -328,9 +382,9 @@ class SessionContext:
     ) -> ResultStream:
         """Start the query and return its result as it comes: an iterator of Arrow batches, in the query's order.
 
-        ``progress=True`` shows a bar on stderr if that is a terminal; a function is called with a Progress on the
-        consumer's thread, after each batch and at the end. ``args`` and ``names`` are those of ``sql``, for a query as
-        text. See ResultStream.
+        ``progress=True`` shows a bar, in a notebook's cell or on stderr if that is a terminal; a function is called
+        with a Progress on the consumer's thread, after each batch and at the end. ``args`` and ``names`` are those of
+        ``sql``, for a query as text. See ResultStream.
         """
         frame = self._frame(query, args, names)
         report = progress if callable(progress) else ProgressBar() if progress else None
@@ -363,6 +417,7 @@ class SessionContext:
             if self._closed:
                 return
             self._closed = True
+            _open.remove(self)
             with suppress(TransportError):
                 self._attached.leave()
             self._tables.close()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from contextlib import suppress
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame
 
+from headrace.arrow.types import with_nested
 from headrace.errors import (
     DeregisteredError,
     HeadraceError,
@@ -20,6 +23,9 @@ from headrace.errors import (
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark.attached import AttachedSpark
 from headrace.spark.unknown_tables import near_names
+
+_OPEN: weakref.WeakSet[SessionTables] = weakref.WeakSet()
+"""Those of all open contexts of this process."""
 
 
 class SessionTables:
@@ -35,6 +41,7 @@ class SessionTables:
         self._attached = attached
         self._registry = registry
         self._closed = False
+        _OPEN.add(self)
 
     def add(self, table: RegisteredTable, *, replace: bool) -> None:
         """Raises TableExistsError, RegistrationError and UnsupportedTypeError; then nothing is registered."""
@@ -45,23 +52,31 @@ class SessionTables:
             _abandon(old, DeregisteredError(f"the streaming table {old.name!r} was replaced by another table"))
 
     def check_columns(self, table: RegisteredTable) -> None:
-        """Raises RegistrationError: two columns that Spark does not tell apart would fail every query."""
+        """Raises RegistrationError: two columns, or fields of a struct, that Spark does not tell apart fail queries."""
         if self._attached.spark.conf.get("spark.sql.caseSensitive") == "true":
             return
-        seen: dict[str, str] = {}
-        for name in table.schema.names:
-            other = seen.setdefault(name.lower(), name)
-            if other != name:
-                raise RegistrationError(
-                    f"the columns {other!r} and {name!r} of table {table.name!r} differ in case only, and Spark does "
-                    "not tell them apart; rename one, or set spark.sql.caseSensitive to true"
-                )
+        _check_names(table.schema.names, "columns", f"table {table.name!r}")
+        for column in table.schema:
+            for kind in with_nested(column.type):
+                if pa.types.is_struct(kind):
+                    names = [kind.field(i).name for i in range(kind.num_fields)]
+                    _check_names(names, "fields", f"column {column.name!r} of table {table.name!r}")
+
+    def check_free(self, name: str) -> None:
+        """Raises TableExistsError where this context has a table of this name."""
+        if (table := self.find(name)) is not None:
+            raise TableExistsError(
+                f"table {table.name!r} is registered already in this SessionContext (catalog "
+                f"{self._attached.catalog!r}); pass replace=True to replace it"
+            )
 
     def _add_with_view(self, table: RegisteredTable, *, replace: bool) -> RegisteredTable | None:
         with self.lock:
-            self.find(table.name)  # one whose view was dropped is in nobody's way
-            old = self._registry.add(table, replace=replace)
+            if not replace:
+                self.check_free(table.name)
+            old = self.find(table.name)  # one whose view was dropped is in nobody's way
             try:
+                self._registry.add(table)
                 self._attached.add_table(table)
                 frame = self._attached.spark.table(self.full_name(table))
                 if old is not None or replace:
@@ -69,24 +84,35 @@ class SessionTables:
                 else:
                     frame.createTempView(_quoted(table.name))
             except BaseException as error:
-                self._registry.remove(table.name)
-                if old is not None:
-                    self._registry.add(old, replace=False)
                 with suppress(HeadraceError, PySparkException):  # the first error is the one to tell
-                    self._attached.drop_table(table.name)
-                    if old is not None:
+                    if old is None:
+                        self._attached.drop_table(table.name)
+                    else:
                         self._attached.add_table(old)
+                if old is None:
+                    self._registry.remove(table.name)
+                else:
+                    self._registry.add(old)
                 if not isinstance(error, AnalysisException):
                     raise
                 if error.getCondition() == "TEMP_TABLE_OR_VIEW_ALREADY_EXISTS":
                     raise TableExistsError(
-                        f"the session has a temporary view {table.name!r} already; pass replace=True to replace it"
+                        f"the session has a temporary view {table.name!r} already{self._whose(table.name)}; pass "
+                        "replace=True to replace it"
                     ) from None
                 own = self._attached.error_behind(error)
                 if isinstance(own, UnsupportedTypeError):  # what the connector found in the table's schema
                     raise own from None
                 raise RegistrationError(f"Spark refused the table {table.name!r}: {error}") from error
             return old
+
+    def _whose(self, name: str) -> str:
+        """Which other context of this process registered the view, in words; nothing where none did."""
+        for other in list(_OPEN):
+            same_session = other is not self and other._attached.is_session(self._attached.spark)
+            if same_session and other._registry.find(name) is not None and other._attached.is_view_of_ours(name):
+                return f", which another SessionContext (catalog {other._attached.catalog!r}) registered"
+        return ""
 
     def remove(self, name: str) -> bool:
         """Whether the table was there. A push table's sink and query end."""
@@ -139,6 +165,7 @@ class SessionTables:
     def close(self) -> None:
         """Forgets all tables; push tables end. Spark is not asked."""
         self._closed = True
+        _OPEN.discard(self)
         for name in self._registry.names():
             table = self._registry.remove(name)
             if table is not None:
@@ -159,6 +186,17 @@ def check_name(name: str) -> None:
         raise RegistrationError(f"a table's name cannot have a dot or a backtick: {name!r}")
     if "${" in name:
         raise RegistrationError(f"a table's name cannot have '${{', which Spark replaces in every query: {name!r}")
+
+
+def _check_names(names: list[str], what: str, where: str) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            raise RegistrationError(
+                f"the {what} {other!r} and {name!r} of {where} differ in case only, and Spark does not tell them "
+                "apart; rename one, or set spark.sql.caseSensitive to true"
+            )
 
 
 def _abandon(table: RegisteredTable, error: StreamError) -> None:

@@ -186,6 +186,10 @@ class Writes:
         table = self._find_table(question[words.TABLE])
         if table is None:
             raise HeadraceError("the table behind this statement was deregistered or replaced; build it again")
+        if table.read_only:
+            raise WriteError(
+                f"the table {table.name!r} is read-only: it was registered with read_only=True, itself or its catalog"
+            )
         return table
 
 

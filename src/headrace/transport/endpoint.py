@@ -139,8 +139,9 @@ class Endpoint:
 
         ``partitions`` is how many there are; with None ``open_partition`` checks the number itself. ``receives``: the
         executor sends and this side reads. ``watched``: the server is stopped as soon as the peer is gone, as all that
-        send are; else it has to notice by itself, as those that receive do unless they are watched too. ``answers``: when
-        the endpoint closes, the server reads the end of the connection, and still sends the answer it is working on.
+        send are; else it has to notice by itself, as those that receive do unless they are watched too.
+        ``answers``: when the endpoint closes, the server reads the end of the connection, and still sends the answer
+        that it is working on.
         """
         watched = not receives if watched is None else watched
         ticket = secrets.token_bytes(TICKET_BYTES)

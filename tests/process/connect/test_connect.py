@@ -6,7 +6,9 @@ import importlib
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +152,32 @@ def test_connect_context_registers_replaces_and_forgets(ctx: hr.SessionContext, 
     assert ctx.deregister_table("t") is False
     assert not spark.catalog.tableExists("t")
     assert "Spark Connect at 127.0.0.1" in repr(ctx)
+
+
+def test_connect_replacing_while_a_thread_queries_gives_old_or_new_rows(spark: Any) -> None:
+    """Also where a process beside the server plans, which is sent every table."""
+    for planning in ("client", "server"):
+        with hr.SessionContext(spark, planning=planning) as ctx:
+            ctx.register_table("t", hr.MemTable(pa.table({"a": [0] * 5})))
+            replaced = threading.Event()
+
+            def query(ctx: hr.SessionContext = ctx, replaced: threading.Event = replaced) -> int:
+                for count in range(1000):
+                    for name in ("t", f"{ctx.catalog}.t"):
+                        rows = ctx.collect(f"SELECT * FROM {name}")["a"].to_pylist()
+                        assert (len(rows), len(set(rows))) == (5, 1)
+                    if replaced.is_set():
+                        return count
+                raise AssertionError("the replacements did not end")
+
+            with ThreadPoolExecutor(1) as pool:
+                found = pool.submit(query)
+                for number in range(1, 12):
+                    ctx.register_table("t", hr.MemTable(pa.table({"a": [number] * 5})), replace=True)
+                replaced.set()
+                found.result()
+            assert ctx.collect("SELECT * FROM t")["a"].to_pylist() == [11] * 5
+            assert hr.SessionContext.get_or_create(spark) is ctx
 
 
 def test_connect_context_that_closes_takes_its_views_along_and_no_others(spark: Any) -> None:

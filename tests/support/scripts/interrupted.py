@@ -1,10 +1,14 @@
-"""Reads streaming tables in the main thread, each until Ctrl-C; prints how reader and producer ended as JSON."""
+"""Reads streaming tables in the main thread, each until Ctrl-C; prints how reader and producer ended as JSON.
+
+With ``--uncaught`` it reads an endless table, and ends by Ctrl-C.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
 import threading
+from collections.abc import Iterator
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -56,8 +60,28 @@ def collect(frame: DataFrame) -> None:
         raise KeyboardInterrupt from error
 
 
+def read_uncaught(ctx: hr.SessionContext, action: str) -> None:
+    """Reads an endless table until Ctrl-C, which nothing catches."""
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        print("reading", flush=True)
+        while True:
+            threading.Event().wait(0.01)
+            yield pa.record_batch([pa.array([1])], schema=SCHEMA)
+
+    ctx.register_table("t", hr.SimpleTable(SCHEMA, endless, placement=hr.Placement.DRIVER))
+    if action == "collect":
+        ctx.collect("SELECT sum(a) FROM t")
+    elif action == "show":
+        ctx.sql("SELECT sum(a) FROM t").show()
+    else:
+        list(ctx.execute_stream("SELECT a FROM t"))
+
+
 def main() -> None:
     ctx = hr.SessionContext(master="local[2]")
+    if sys.argv[1] == "--uncaught":
+        read_uncaught(ctx, sys.argv[2])
     for action in sys.argv[1:]:
         print(json.dumps(read(ctx, action)), flush=True)
     ctx.close()

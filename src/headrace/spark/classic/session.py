@@ -13,13 +13,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.errors import ClosedError, HeadraceError, TransportError
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch
-from headrace.spark.attached import AttachedSpark, tls_identity
+from headrace.spark.attached import AttachedSpark, is_connect, tls_identity
 from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
 from headrace.spark.classic.failures import LOST, lost_behind, lost_jvm, translate
 from headrace.spark.classic.query import ClassicQuery
 from headrace.spark.explain.answer import Explanation
 from headrace.spark.explain.explanation import explain, explain_batch
-from headrace.spark.interrupts import cancel_jobs_on_interrupt
+from headrace.spark.interrupts import leave_interrupts, watch_interrupts
 from headrace.spark.launch import Launched
 from headrace.spark.planner import Planner
 from headrace.spark.unnamed import ClassicTables
@@ -49,7 +49,6 @@ class ClassicSpark(AttachedSpark):
             archive=launched.archive,
             by_value=not launched.in_process,
         )
-        cancel_jobs_on_interrupt()
         self._lifeline = Lifeline(self.endpoint, self._jvm_gone)
         opener = PlanningConnection.opener(self.planner.call, self._make_active)
         ticket = self.endpoint.offer(opener, 1, receives=True, answers=True)
@@ -57,6 +56,10 @@ class ClassicSpark(AttachedSpark):
         self._connector("transport.RemotePlanner").attach(context_id, json.dumps(address))
         self._names = CatalogNames(self.spark, self.planner.catalogs, self, catalog)
         self._unnamed = ClassicTables(self.spark, self.catalog, self.planner.catalogs.held)
+        watch_interrupts()
+
+    def is_session(self, spark: Any) -> bool:
+        return not is_connect(spark) and bool(self.spark._jsparkSession == spark._jsparkSession)
 
     def where(self) -> str:
         context = self.spark.sparkContext
@@ -126,6 +129,7 @@ class ClassicSpark(AttachedSpark):
 
     def close(self) -> None:
         super().close()
+        leave_interrupts()
         if self._launched.owned:
             launch.stop(self.spark)
 

@@ -32,7 +32,7 @@ class ServerPlanner(Planner):
         self._operations |= {words.ADD_TABLE: self._add_table, words.DROP_TABLE: self._drop_table}
 
     def _add_table(self, question: dict[str, Any]) -> dict[str, Any]:
-        self._registry.add(unpickled_table(base64.b64decode(question[words.TABLE])), replace=True)
+        self._registry.add(unpickled_table(base64.b64decode(question[words.TABLE])))
         return {}
 
     def _drop_table(self, question: dict[str, Any]) -> dict[str, Any]:

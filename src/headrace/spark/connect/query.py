@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, SchemaMismatchError
 from headrace.spark import versions
 from headrace.spark.connect.failures import translate
 from headrace.spark.connect.patience import answers
@@ -56,6 +56,11 @@ class ConnectQuery(QueryOnThread):
         with closing(client.to_table_as_iterator(plan.to_proto(client), plan.observations)) as parts:
             for part in parts:
                 if isinstance(part, pa.Table):
+                    if part.schema.names != self.schema.names:  # the server analyses the query again to run it
+                        raise SchemaMismatchError(
+                            f"the query was to have the columns {self.schema.names} and has {part.schema.names}: a "
+                            "table in it was replaced meanwhile; run the query again"
+                        )
                     for batch in part.cast(self.schema).to_batches():
                         self._put(batch)
 

@@ -20,7 +20,7 @@ from headrace.errors import ClosedError, HeadraceError, ResultClosedError, Trans
 from headrace.negotiate.pickling import pickled_table
 from headrace.negotiate.registry import RegisteredTable, Registry
 from headrace.spark import launch, versions
-from headrace.spark.attached import AttachedSpark, tls_identity
+from headrace.spark.attached import AttachedSpark, is_connect, tls_identity
 from headrace.spark.catalog_names import CATALOG_CLASS, CatalogNames
 from headrace.spark.catalogs import Catalogs
 from headrace.spark.connect.artifacts import KnownSession
@@ -97,6 +97,9 @@ class ConnectSpark(AttachedSpark):
         address = {**endpoint.address(ticket), "planner_version": PLANNER_VERSION, "lifeline": lifeline.address()}
         return json.dumps(address).encode()
 
+    def is_session(self, spark: Any) -> bool:
+        return is_connect(spark) and self.spark.session_id == spark.session_id
+
     def where(self) -> str:
         return "a stopped Spark" if self.spark.is_stopped else f"Spark Connect at {self.spark.client.host}"
 
@@ -114,8 +117,8 @@ class ConnectSpark(AttachedSpark):
         """A planner in this process reads the registry itself; one beside the server is sent the pickled table."""
         if self.planner is None:
             pickled = self.spark.client.cache_artifact(payload_of(pickled_table(table)))
-            self.drop_table(table.name)
-            self._tell(f"CREATE TABLE {{}}.`{table.name}` TBLPROPERTIES ('headrace.provider' = '{pickled}')")
+            name = f"headrace.registered.{table.name}"  # by which one of that name is replaced
+            self._tell(f"CREATE TABLE {{}}.`{name}` TBLPROPERTIES ('headrace.provider' = '{pickled}')")
 
     def drop_table(self, name: str) -> None:
         if self.planner is None:

@@ -34,7 +34,7 @@ def is_statement(query: str) -> bool:
 def explain_statement(query: str, sql: Callable[[str], DataFrame], planner: Planner | None) -> Explanation:
     """A block for each write and scan of Headrace's, then Spark's own plan. ``sql`` makes a DataFrame of a text."""
     rows = sql(f"EXPLAIN {query}").collect()
-    text = str(rows[0][0]).strip()
+    text = "\n".join(str(row[0]) for row in rows).strip()  # an error has a row for each line
     writes = [] if planner is None else planner.writes.planned()
     scans = [] if planner is None else planner.scans.plans()
     written = {write.description(): write for write in writes if write.description() in text}

@@ -49,6 +49,9 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
   /** The hash of the pickled provider. */
   private static final String PROVIDER = "headrace.provider";
 
+  /** CREATE of a table after this says that it is registered, perhaps in place of one that Spark would see to exist. */
+  private static final String REGISTERED = "headrace.registered.";
+
   /** The table whose DROP says that a context has closed; no table has a dot in its name. */
   private static final String CONTEXT = "headrace.context";
 
@@ -68,7 +71,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     Option<SparkSession> active = SparkSession.getActiveSession();
     Option<SparkSession> session = active.isDefined() ? active : SparkSession.getDefaultSession();
     if (session.isDefined()) { // without one nothing is planned
-      ScanRules.install(session.get(), List.of(new SingleScanRule(), new BareNameRule(), new PrunedStreamRule()));
+      ScanRules.install(session.get(), List.of(new SingleScanRule(), new BareNameRule(), new RowChangesRule(), new PrunedStreamRule()));
       HandoffStrategy.install(session.get());
     }
   }
@@ -221,13 +224,13 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     if (!ConnectContext.plansBesideServer(name)) {
       return create(ident, columns, partitions, properties);
     }
-    if (!properties.containsKey(PROVIDER)) {
-      throw readOnly();
+    if (!properties.containsKey(PROVIDER) || !ident.name().startsWith(REGISTERED)) {
+      throw notFromSql();
     }
     byte[] pickled = SessionArtifact.bytes(properties.get(PROVIDER));
     Planners.ask(live(), Words.ADD_TABLE, Map.of(Words.TABLE, Base64.getEncoder().encodeToString(pickled)));
     try {
-      return loadTable(ident);
+      return loadTable(Identifier.of(ident.namespace(), ident.name().substring(REGISTERED.length())));
     } catch (NoSuchTableException e) {
       throw new IllegalStateException(e);
     }
@@ -246,7 +249,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
 
   @Override
   public Table alterTable(Identifier ident, TableChange... changes) {
-    throw readOnly();
+    throw notFromSql();
   }
 
   /** Spark drops what exists. */
@@ -275,22 +278,22 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
 
   @Override
   public void renameTable(Identifier from, Identifier to) {
-    throw readOnly();
+    throw notFromSql();
   }
 
   @Override
   public void createNamespace(String[] namespace, Map<String, String> metadata) {
-    throw readOnly();
+    throw notFromSql();
   }
 
   @Override
   public void alterNamespace(String[] namespace, NamespaceChange... changes) {
-    throw readOnly();
+    throw notFromSql();
   }
 
   @Override
   public boolean dropNamespace(String[] namespace, boolean cascade) {
-    throw readOnly();
+    throw notFromSql();
   }
 
   /** The context's table functions, which are those of the session from now on: how Python registers and drops them. */
@@ -313,9 +316,11 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     return new HashFunction(ident.name());
   }
 
-  private static UnsupportedOperationException readOnly() {
-    return new UnsupportedOperationException(
-        "Headrace's tables and catalogs are registered and deregistered in Python (a SessionContext's register_table"
-            + " and register_catalog)");
+  private RuntimeException notFromSql() {
+    return Planners.failed(
+        "WriteError",
+        "SQL does not alter or comment on what the catalog '" + name + "' has, and makes no schemas in it: columns and"
+            + " schemas are what Python says (ctx.register_table(..., replace=True), or the CatalogProvider and"
+            + " ctx.refresh_catalog)");
   }
 }

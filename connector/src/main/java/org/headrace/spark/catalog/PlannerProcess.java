@@ -43,6 +43,7 @@ final class PlannerProcess implements Planner {
           "schemas", "{\"schemas\": [\"default\"]}",
           "schema", "{\"exists\": true}",
           "release", "{}",
+          "release_table", "{}",
           "drop_table", "{\"left\": 0}");
 
   private final String archive;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import logging
 import os
@@ -33,7 +32,7 @@ JAR = Path(headrace.__file__).parent / "headrace-connector.jar"
 _MAX_SOCKET_DIRECTORY_CHARS = 61  # as Spark checks it
 _installed: dict[str, str] = {}
 _socket_directories: list[PrivateDirectory] = []
-"""Removed when this process ends: a JVM keeps its settings for as long."""
+"""Of the Spark that runs: one that the user goes on with needs it, whatever becomes of its context."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +90,19 @@ def running(master: str | None, config: Mapping[str, Any]) -> SparkSession:
 def stop(spark: SparkSession) -> None:
     """Stop a session that ``start`` made. One whose JVM is gone is forgotten, so that another can be started."""
     context: Any = spark.sparkContext
-    if context._jsc is None:
-        return
     try:
-        context._jvm.System.getProperty("java.version")
-    except LOST:
-        _forget(context)
-    else:
-        spark.stop()
+        if context._jsc is None:
+            return
+        try:
+            context._jvm.System.getProperty("java.version")
+        except LOST:
+            _forget(context)
+        else:
+            spark.stop()
+    finally:
+        if SparkContext._active_spark_context is None:
+            while _socket_directories:
+                _socket_directories.pop().close()
 
 
 def _forget(context: Any) -> None:
@@ -209,17 +213,16 @@ def _defaults(master: str | None) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": f"{max(1, _physical_gib() // 4)}g",
             "spark.sql.shuffle.partitions": str(cores),
-            **_private_sockets(os.getpid()),
+            **_private_sockets(),
         }
     return settings
 
 
-@functools.cache
-def _private_sockets(process: int) -> dict[str, str]:
+def _private_sockets() -> dict[str, str]:
     """Settings that have PySpark use Unix sockets, which ask for no secret, in a directory of this user alone.
 
-    Only where all of Spark runs on this machine: other machines do not have the directory. ``process`` is this one: a
-    fork that starts a Spark has its own. Before 4.1 Spark knows neither setting.
+    Only where all of Spark runs on this machine: other machines do not have the directory. Before 4.1 Spark knows
+    neither setting.
     """
     directory = PrivateDirectory("python")
     if len(directory.path) > _MAX_SOCKET_DIRECTORY_CHARS:

@@ -21,6 +21,7 @@ import pytest
 
 import headrace as hr
 from headrace.tables.dataset import file_writers
+from headrace.tables.dataset.hive import partitions_of
 from writing import committed, read_rows, request_for, written
 
 FORMATS = ("parquet", "csv", "tsv", "orc", "feather", "ipc")
@@ -476,3 +477,9 @@ def test_days_before_1582_are_refused_for_orc(tmp_path: Path) -> None:
     with pytest.raises(hr.WriteError, match="column 'day' has 1582-10-04"):
         committed(table, rows(2, day=datetime.date(1582, 10, 4)))
     assert ids(table) == [1]
+
+
+def test_partition_date_that_python_has_none_of_names_its_column() -> None:
+    far = pa.record_batch({"day": pa.array([6_000_000], pa.int32()).cast(pa.date32())})
+    with pytest.raises(hr.WriteError, match=r"'day' has a date .* outside of 1 to 9999"):
+        list(partitions_of(far, ["day"]))

@@ -107,6 +107,14 @@ class TableProvider(ABC):
         """Estimates for the whole table, used where the plan gives none. Called at most twice per scan, at planning."""
         return None
 
+    def refresh(self) -> None:
+        """Read again what this object keeps of its source, such as the list of its files. The schema stays.
+
+        Called by ``REFRESH TABLE`` and ``spark.catalog.refreshTable``, on any thread; other threads may plan scans.
+        What it raises fails the statement. Default: nothing is kept, so there is nothing to read.
+        """
+        return None
+
 
 class PerScanProvider(TableProvider):
     """A provider that remembers, from one question about a scan to the next, what it answered.

@@ -174,6 +174,17 @@ def test_stream_that_starts_again_leaves_each_row_once(
     assert ids(spark, "t") == list(range(30))
 
 
+def test_condition_in_another_case_replaces_and_deletes_rows(
+    spark: SparkSession, ctx: hr.SessionContext, tmp_path: Path
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("Day", pa.int32())])
+    ctx.register_table("days", hr.DatasetTable(tmp_path / "days", schema=schema, partition_by=["Day"]))
+    spark.sql("INSERT INTO days VALUES (1, 1), (2, 2), (3, 3)")
+    spark.sql("INSERT INTO days REPLACE WHERE DAY = 1 VALUES (4, 1)")
+    spark.sql("DELETE FROM days WHERE day = 2")
+    assert ids(spark, "days") == [3, 4]
+
+
 def test_nulls_of_lists_of_a_fixed_size_are_inserted(spark: SparkSession, ctx: hr.SessionContext) -> None:
     schema = pa.schema([("id", pa.int64()), ("pair", pa.list_(pa.float32(), 2))])
     ctx.register_table("pairs", hr.MemTable(schema.empty_table()))

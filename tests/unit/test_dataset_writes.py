@@ -23,6 +23,7 @@ import pytest
 import headrace as hr
 from headrace.tables.dataset import file_writers
 from headrace.tables.dataset.csv_writer import BLOCK_BYTES
+from headrace.tables.dataset.hive import partitions_of
 from writing import committed, read_rows, request_for, written
 
 FORMATS = ("parquet", "csv", "tsv", "orc", "feather", "ipc")
@@ -518,3 +519,9 @@ def test_years_that_csv_files_cannot_hold_are_refused(tmp_path: Path, kind: pa.D
             data = pa.table([(far if name == column else near)[name] for name in schema.names], schema)
             with pytest.raises(hr.WriteError, match=f"column '{column}' has .* years 0 to 9999"):
                 committed(table, data)
+
+
+def test_partition_date_that_python_has_none_of_names_its_column() -> None:
+    far = pa.record_batch({"day": pa.array([6_000_000], pa.int32()).cast(pa.date32())})
+    with pytest.raises(hr.WriteError, match=r"'day' has a date .* outside of 1 to 9999"):
+        list(partitions_of(far, ["day"]))

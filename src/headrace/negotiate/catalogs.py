@@ -91,6 +91,11 @@ class CachedCatalog:
                 self._versions.popitem(last=False)
             return self._versions.setdefault(key, table)
 
+    def loaded(self, schema: str, name: str) -> RegisteredTable | None:
+        """The table, if it was asked for before."""
+        with self._lock:
+            return self._loaded.get((schema, name))
+
     def create(self, schema: str, name: str, columns: pa.Schema) -> RegisteredTable:
         """Have the provider make a table. Raises WriteError for what it is not; ProviderRaised."""
         where = f"{type(self.provider).__name__}.create_table"

@@ -52,6 +52,7 @@ class Catalogs:
             words.RELEASE_TABLE: self._release_table,
             words.CREATE_TABLE: self._create_table,
             words.REMOVE_TABLE: self._remove_table,
+            words.REFRESH_TABLE: self._refresh_table,
         }
 
     def find_id(self, table_id: str) -> RegisteredTable | None:
@@ -185,6 +186,19 @@ class Catalogs:
     def _remove_table(self, question: dict[str, Any]) -> dict[str, Any]:
         catalog, schema = self._writable_catalog(question)
         return {words.EXISTS: catalog.drop(schema, question[words.TABLE])}
+
+    def _refresh_table(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Of a table that Spark knows; one that is gone, or that nobody has loaded, keeps nothing of its source."""
+        catalog, namespace, name = self.find(question[words.CATALOG]), question[words.NAMESPACE], question[words.TABLE]
+        table = None
+        if catalog is not None:
+            table = catalog.loaded(namespace[0], name) if len(namespace) == 1 else None
+        elif _is_own(namespace):
+            table = self._registry.find(name) or self.held.find_id(name)
+        if table is not None:
+            with asking(f"{table.provider_name}.refresh", table.name):
+                table.provider.refresh()
+        return {words.EXISTS: table is not None}
 
     def _writable_catalog(self, question: dict[str, Any]) -> tuple[CachedCatalog, str]:
         """The catalog and the schema in it. Raises WriteError for a context's own, and for one that is read only."""

@@ -14,6 +14,7 @@ ADD_TABLE, DROP_TABLE, QUERY_END, APPLICATION_END = "add_table", "drop_table", "
 RESULT_PARTITIONS, RESULT_LIMIT = "result_partitions", "result_limit"
 PLAN_WRITE, BEGIN_WRITE, COMMIT_WRITE, ABORT_WRITE = "plan_write", "begin_write", "commit_write", "abort_write"
 PLAN_DELETE, DELETE, CREATE_TABLE, REMOVE_TABLE = "plan_delete", "delete", "create_table", "remove_table"
+REFRESH_TABLE = "refresh_table"
 STREAM_INITIAL, STREAM_LATEST, STREAM_WAIT = "stream_initial", "stream_latest", "stream_wait"
 STREAM_COMMIT, STREAM_BEHIND, STREAM_END = "stream_commit", "stream_behind", "stream_end"
 

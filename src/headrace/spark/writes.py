@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from headrace.errors import HeadraceError, WriteError
 from headrace.execute.failure import headline_of
 from headrace.expr.nodes import Expr
@@ -194,7 +196,7 @@ class Writes:
 
 
 def _filters(question: dict[str, Any], table: RegisteredTable) -> list[Expr]:
-    filters = [decode(node) for node in question[words.FILTERS]]
+    filters = [decode(_spelled(node, table.wire_schema)) for node in question[words.FILTERS]]
     decoded = [one for one in filters if one is not None]
     if len(decoded) < len(filters):
         raise WriteError(
@@ -202,6 +204,24 @@ def _filters(question: dict[str, Any], table: RegisteredTable) -> list[Expr]:
             "with comparisons, IN, IS NULL and LIKE of its columns and constants"
         )
     return decoded
+
+
+def _spelled(node: Any, schema: pa.Schema) -> Any:
+    """A condition's JSON with columns as the table spells them: Spark gives those of REPLACE WHERE as the user does."""
+    if isinstance(node, list):
+        return [_spelled(one, schema) for one in node]
+    if not isinstance(node, dict):
+        return node
+    if "column" not in node:
+        return {key: _spelled(value, schema) for key, value in node.items()}
+    path: list[str] = []
+    fields: list[pa.Field] = list(schema)
+    for name in node["column"]:
+        alike = [field for field in fields if field.name.lower() == name.lower()]
+        found = next((field for field in alike if field.name == name), alike[0] if alike else None)
+        path.append(name if found is None else found.name)
+        fields = list(found.type) if found is not None and pa.types.is_struct(found.type) else []
+    return {**node, "column": path}
 
 
 def _layout_json(layout: WriteLayout) -> dict[str, Any]:

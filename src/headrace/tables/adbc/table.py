@@ -146,6 +146,15 @@ class AdbcTable(AdbcRelation, StreamProvider, WritableProvider):
         self._cursor = self._checked_cursor(schema)
         return schema
 
+    def refresh(self) -> None:
+        """Asks the database again for the ends of ``partition_on`` and the number of rows it estimates."""
+        described, ranges = self._description(), self._key_ranges
+        with self._access.connected() as cursor:
+            if self._partition_on is not None:
+                ranges = self._ranges(cursor, described.columns[self._partition_on])
+            statistics = self._estimate(cursor)
+        self._key_ranges, self._described = ranges, replace(described, statistics=statistics)
+
     def _checked_cursor(self, schema: pa.Schema) -> Cursor | None:
         name, lookback, start_after = self._cursor_arguments
         if name is None:
@@ -254,14 +263,14 @@ class AdbcTable(AdbcRelation, StreamProvider, WritableProvider):
 
     def _conditions(self, request: ScanRequest) -> list[list[Expr]]:
         """What each partition's rows fulfil, without the ranges that the filters rule out."""
-        described, key = self._description(), self._partition_on
+        described, key, ranges = self._description(), self._partition_on, self._key_ranges
         if key is None:
             return [[]]
-        containers = [ContainerStats({key: range_.stats()}) for range_ in self._key_ranges]
+        containers = [ContainerStats({key: range_.stats()}) for range_ in ranges]
         kept = PruningPredicate((*request.filters, *request.runtime_filters), described.schema).keep(containers)
         predicates = [
             range_.predicate(key, described.schema.field(key).type)
-            for range_, keep in zip(self._key_ranges, kept, strict=True)
+            for range_, keep in zip(ranges, kept, strict=True)
             if keep
         ]
         return [[] if predicate is None else [predicate] for predicate in predicates]

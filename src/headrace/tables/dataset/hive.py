@@ -71,8 +71,20 @@ def partitions_of(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tup
         ends = pc.run_end_encode(number).run_ends.to_pylist()
     start = 0
     for end in ends:
-        yield tuple(batch.column(name)[start].as_py() for name in columns), batch.slice(start, end - start)
+        yield tuple(_value(batch.column(name)[start], name) for name in columns), batch.slice(start, end - start)
         start = end
+
+
+def _value(value: pa.Scalar, column: str) -> Any:
+    """Raises WriteError for a date that Python has none of, and pyarrow would not read from a path."""
+    try:
+        return value.as_py()
+    except OverflowError:
+        days = value.cast(pa.int32()).as_py()
+        raise WriteError(
+            f"partition column {column!r} has a date of a year outside of 1 to 9999 (day {days:,} from 1970-01-01), of "
+            "which no folder is made: readers would not find the value again"
+        ) from None
 
 
 def _escaped(text: str) -> str:

@@ -231,6 +231,16 @@ class DatasetTable(PerScanProvider, CountingProvider, StreamProvider, WritablePr
             self._write_target = write_target(self._source, self._opened, self._schema)
         return self._write_target
 
+    def refresh(self) -> None:
+        """Lists the files again. Raises PlanError for a dataset of files, which pyarrow does not list again."""
+        if self._source is not None:
+            self._refresh()
+        elif any(isinstance(part, DatasetFile) for part in self._parts):
+            raise PlanError(
+                "a DatasetTable of a pyarrow dataset keeps that dataset's files: make it of a path, or register a new "
+                "dataset with replace=True"
+            )
+
     def _refresh(self) -> None:
         """What is in the folder now, all at once for scans that begin on other threads. The schema stays."""
         assert self._source is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -24,18 +25,18 @@ from headrace.plan import (
     Statistics,
     UnknownPartitioning,
 )
-from headrace.provider import CountingProvider, FilterPushdown, Pushdown
+from headrace.provider import CountingProvider, FilterPushdown, PerScanProvider, Pushdown, TableProvider
 from headrace.pruning.container_stats import ColumnStats, ContainerStats
 from headrace.pruning.predicate import PruningPredicate
 from headrace.tables.file_groups import PARTITION_BYTES, can_be_key, checked_order, grouped, packed
 from headrace.tables.listing.facts import file_parts, file_schema, file_statistics
-from headrace.tables.listing.format import FileFormat
+from headrace.tables.listing.format import DataFile, FileFormat
 from headrace.tables.listing.hive import partition_values
 from headrace.tables.listing.paths import Paths, listed_files
 from headrace.tables.listing.plan import ListingPlan, PlannedFile
 
 
-class ListingTable(CountingProvider):
+class ListingTable(PerScanProvider, CountingProvider):
     """A table of all rows of many files.
 
     ``paths``: a file, a directory, a glob, a URL that fsspec knows (with ``storage_options``), or a list of these.
@@ -81,21 +82,27 @@ class ListingTable(CountingProvider):
             raise TypeError(f"ListingTable takes a FileFormat second, not {format!r}{hint}")
         if partition_bytes < 1:
             raise ValueError(f"partition_bytes must be positive, not {partition_bytes}")
+        self._source = paths, storage_options, statistics
         whole = listed_files(paths, storage_options)
         values = partition_values([file.path for file in whole], partition_columns)
         self._format = format
         self._placement = placement
         self._partition_bytes = partition_bytes
         self._partition_by_key = partition_by_key
-        self._total_files = len(whole)
         self._schema = _table_schema(file_schema(format, whole[0]), values.schema)
         self._sorted_by = checked_order(sorted_by, self._schema)
-        parts = file_parts(format, whole, partition_bytes)
+        self._take(whole, values)
+
+    def _take(self, whole: Sequence[DataFile], values: pa.RecordBatch) -> None:
+        """The files that the table has from now on, and the values of their partition columns."""
+        self._total_files = len(whole)
+        parts = file_parts(self._format, whole, self._partition_bytes)
         self._files = tuple(itertools.chain.from_iterable(parts))
         rows = pa.array(itertools.chain.from_iterable([i] * len(part) for i, part in enumerate(parts)), pa.int64())
         self._values = values.take(rows) if values.num_columns else values
         self._partition_columns = frozenset(values.schema.names)
-        found = file_statistics(format, self._files) if statistics else [ContainerStats()] * len(self._files)
+        asked = self._source[2]
+        found = file_statistics(self._format, self._files) if asked else [ContainerStats()] * len(self._files)
         self._stats = self._with_partition_values(found)
         self._described = frozenset(name.partition(".")[0] for stats in self._stats for name in stats.columns)
 
@@ -104,6 +111,19 @@ class ListingTable(CountingProvider):
 
     def schema(self) -> pa.Schema:
         return self._schema
+
+    def for_scan(self) -> TableProvider:
+        """For one scan the table keeps the files that it has now."""
+        return copy.copy(self)
+
+    def refresh(self) -> None:
+        """Lists the files again. Raises what the constructor does, and keeps the files it has then."""
+        paths, storage_options, _ = self._source
+        whole = listed_files(paths, storage_options)
+        types = {field.name: field.type for field in self._values.schema}
+        fresh = copy.copy(self)
+        fresh._take(whole, partition_values([file.path for file in whole], types))
+        self.__dict__.update(fresh.__dict__)
 
     def supports_filters_pushdown(self, filters: Sequence[Expr]) -> Sequence[FilterPushdown]:
         ours = [expr for expr in filters if self._partition_columns.isdisjoint(expr.columns())]

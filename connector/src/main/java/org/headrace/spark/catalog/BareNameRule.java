@@ -6,6 +6,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.command.CreateDataSourceTableAsSelectCommand;
+import org.apache.spark.sql.execution.command.RefreshTableCommand;
 import org.headrace.spark.planner.Planners;
 import scala.Option;
 
@@ -16,12 +17,21 @@ import scala.Option;
  * <p>{@code df.write.saveAsTable("orders")} does not look at temporary views. It would report success and leave the
  * registered table {@code orders} as it was, beside Parquet files that the name does not show. Where there is such
  * a table already, somebody made it knowingly, and Spark writes to it.
+ *
+ * <p>{@code REFRESH TABLE orders} does not look behind a temporary view either: the rule tells the table's catalog, and Spark
+ * then reads again what it has cached.
  */
 public final class BareNameRule extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     if (plan instanceof CreateDataSourceTableAsSelectCommand create) {
       check(SparkSession.active(), create.table().identifier());
+    }
+    if (plan instanceof RefreshTableCommand refresh && refresh.tableIdent().database().isEmpty()) {
+      NamedTable shown = NamedTable.shown(SparkSession.active(), refresh.tableIdent().table());
+      if (shown != null) {
+        shown.refresh();
+      }
     }
     return plan;
   }

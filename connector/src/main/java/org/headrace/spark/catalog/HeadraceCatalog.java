@@ -276,6 +276,15 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     return true;
   }
 
+  /** REFRESH TABLE, by either name, and what Spark does before it drops a table. */
+  @Override
+  public void invalidateTable(Identifier ident) {
+    String live = live();
+    if (live != null && !ident.name().equals(CONTEXT)) {
+      Planners.ask(live, Words.REFRESH_TABLE, question(ident.namespace()).put(Words.TABLE, ident.name()));
+    }
+  }
+
   @Override
   public void renameTable(Identifier from, Identifier to) {
     throw notFromSql();

@@ -90,6 +90,11 @@ record NamedTable(String catalog, Identifier identifier) {
     }
   }
 
+  /** What Python keeps of the table's source is read again. */
+  void refresh() {
+    plugin(catalog).invalidateTable(identifier);
+  }
+
   private boolean exists() {
     return plugin(catalog).tableExists(identifier);
   }

@@ -18,7 +18,7 @@ public final class Words {
   public static final String RESULT_LIMIT = "result_limit", PLAN_WRITE = "plan_write", BEGIN_WRITE = "begin_write";
   public static final String COMMIT_WRITE = "commit_write", ABORT_WRITE = "abort_write";
   public static final String PLAN_DELETE = "plan_delete", DELETE = "delete", CREATE_TABLE = "create_table";
-  public static final String REMOVE_TABLE = "remove_table";
+  public static final String REMOVE_TABLE = "remove_table", REFRESH_TABLE = "refresh_table";
   public static final String STREAM_INITIAL = "stream_initial", STREAM_LATEST = "stream_latest";
   public static final String STREAM_WAIT = "stream_wait", STREAM_COMMIT = "stream_commit";
   public static final String STREAM_BEHIND = "stream_behind", STREAM_END = "stream_end";

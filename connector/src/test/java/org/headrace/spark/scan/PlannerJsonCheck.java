@@ -384,6 +384,7 @@ public final class PlannerJsonCheck {
         Column[] columns = {Column.create("k", DataTypes.LongType), Column.create("name", DataTypes.StringType)};
         Map<String, String> said = Map.of("provider", SQLConf.get().defaultDataSourceName());
         same("a table", "shop.sales.new", catalog.createTable(table, columns, new Transform[0], said).name());
+        catalog.invalidateTable(table);
         same("dropped", true, catalog.dropTable(table));
       }
       default -> {

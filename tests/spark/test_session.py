@@ -183,6 +183,34 @@ def test_register_table_replacing_what_is_not_there_registers_it(ctx: hr.Session
     assert values(ctx, "t") == [0, 1, 2]
 
 
+def test_register_tables_registers_all_or_none(ctx: hr.SessionContext) -> None:
+    ctx.register_tables({"first": offset(0), "second": [{"a": 7}]})
+    assert (values(ctx, "first"), values(ctx, "second")) == ([0, 1, 2], [7])
+    with pytest.raises(hr.TableExistsError, match="second"):
+        ctx.register_tables({"third": offset(0), "second": offset(100)})
+    with pytest.raises(hr.RegistrationError, match="fourth"):
+        ctx.register_tables({"third": offset(0), "fourth": 4})
+    with pytest.raises(hr.RegistrationError, match="FIRST"):
+        ctx.register_tables({"first": offset(0), "FIRST": offset(100)}, replace=True)
+    assert ctx.table_names() == ["first", "second"]
+
+
+def test_register_tables_that_spark_refuses_leaves_what_was_there(ctx: hr.SessionContext) -> None:
+    ctx.register_table("first", offset(0))
+    ctx.spark.range(1).createTempView("taken")
+    try:
+        with pytest.raises(hr.TableExistsError, match="taken"):
+            ctx.register_tables({"new": offset(100), "taken": offset(100)})
+        two = pa.table([[1], [2]], names=["a", "A"])
+        with pytest.raises(hr.RegistrationError, match="case"):
+            ctx.register_tables({"first": offset(100), "bad": two}, replace=True)
+    finally:
+        ctx.spark.catalog.dropTempView("taken")
+    assert ctx.table_names() == ["first"]
+    assert values(ctx, "first") == [0, 1, 2]
+    assert not ctx.spark.catalog.tableExists("new")
+
+
 # -- names --------------------------------------------------------------------------------------------------------
 
 

@@ -14,7 +14,8 @@ from headrace.errors import RegistrationError
 from headrace.execute.live import LiveTable
 from headrace.provider import TableProvider, declared_schema
 
-_MOST_REPLACED = 100
+_MOST_REPLACED = 8
+"""Of one name: each may hold a frame in memory, and the JVM may collect its objects late."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ class Registry:
     """Names are compared as Spark compares them: in lower case.
 
     A table that was replaced is kept for as long as the JVM has objects for it: a query may be analysed before the
-    replacement and planned after it. Deregistering the name ends that, and no more than 100 tables are kept so. A
-    push table is not: its stream has ended.
+    replacement and planned after it. Deregistering the name ends that, and the last eight of a name are kept at most.
+    A push table is not kept: its stream has ended.
     """
 
     def __init__(self) -> None:
@@ -90,8 +91,9 @@ class Registry:
                 del self._by_id[old.id]
                 if old.live is None and old.id in self._shown:
                     self._replaced[old.id] = old
-                    if len(self._replaced) > _MOST_REPLACED:
-                        del self._replaced[next(iter(self._replaced))]
+                    of_name = [id for id, other in self._replaced.items() if other.name.lower() == key]
+                    for id in of_name[:-_MOST_REPLACED]:
+                        del self._replaced[id]
             return old
 
     def remove(self, name: str) -> RegisteredTable | None:

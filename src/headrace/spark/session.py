@@ -184,9 +184,38 @@ class SessionContext:
         does not fit. On any error nothing is registered.
         """
         self._require_open()
-        check_name(name)
         if verify not in (None, "sample", "all"):
             raise ValueError(f'verify must be None, "sample" or "all", not {verify!r}')
+        registered = self._registered(name, table, replace, verify, schema, read_only)
+        self._tables.add(registered, replace=replace)
+
+    def register_tables(self, tables: Mapping[str, Any], *, replace: bool = False) -> None:
+        """Register many tables, each under its name: all of them or, on any error, none.
+
+        Takes and raises what ``register_table`` does. Raises RegistrationError for two names that differ in case only.
+        """
+        self._require_open()
+        if not isinstance(tables, Mapping):
+            raise RegistrationError(f"register_tables takes a dict of names and tables, not {type(tables).__name__}")
+        registered = [self._registered(name, table, replace) for name, table in tables.items()]
+        names: dict[str, str] = {}
+        for table in registered:
+            other = names.setdefault(table.name.lower(), table.name)
+            if other != table.name:
+                raise RegistrationError(f"the names {other!r} and {table.name!r} are one to Spark; rename one of them")
+        self._tables.add(*registered, replace=replace)
+
+    def _registered(
+        self,
+        name: str,
+        table: Any,
+        replace: bool,
+        verify: Literal["sample", "all"] | None = None,
+        schema: SchemaLike | None = None,
+        read_only: bool = False,
+    ) -> RegisteredTable:
+        """Check the name, and ask the table for its schema. Raises as ``register_table`` does."""
+        check_name(name)
         if not replace:
             self._tables.check_free(name)
         where = f"register_table({name!r}, ...)"
@@ -194,8 +223,7 @@ class SessionContext:
             given = None if schema is None else schema_of(schema, "register_table's schema")
         except (TypeError, ValueError) as error:
             raise RegistrationError(str(error)) from None
-        provider = provider_for(table, where, given)
-        self._tables.add(RegisteredTable.of(name, provider, verify, read_only=read_only), replace=replace)
+        return RegisteredTable.of(name, provider_for(table, where, given), verify, read_only=read_only)
 
     @property
     def catalog(self) -> str:

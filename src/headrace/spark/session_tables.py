@@ -43,13 +43,27 @@ class SessionTables:
         self._closed = False
         _OPEN.add(self)
 
-    def add(self, table: RegisteredTable, *, replace: bool) -> None:
-        """Raises TableExistsError, RegistrationError and UnsupportedTypeError; then nothing is registered."""
+    def add(self, *tables: RegisteredTable, replace: bool) -> None:
+        """Add all tables or none. Raises TableExistsError, RegistrationError and UnsupportedTypeError."""
+        added: list[tuple[RegisteredTable, RegisteredTable | None]] = []
         with self._attached.errors_of_spark():
-            self.check_columns(table)
-            old = self._add_with_view(table, replace=replace)
-        if old is not None:
-            _abandon(old, DeregisteredError(f"the streaming table {old.name!r} was replaced by another table"))
+            for table in tables:
+                self.check_columns(table)
+            with self.lock:
+                try:
+                    for table in tables:
+                        added.append((table, self._add_with_view(table, replace=replace)))
+                except BaseException:
+                    for table, old in reversed(added):
+                        with suppress(HeadraceError, PySparkException):  # the first error is the one to report
+                            if old is None:
+                                self.remove(table.name)
+                            else:
+                                self._add_with_view(old, replace=True)
+                    raise
+        for _, old in added:
+            if old is not None:
+                _abandon(old, DeregisteredError(f"the streaming table {old.name!r} was replaced by another table"))
 
     def check_columns(self, table: RegisteredTable) -> None:
         """Raises RegistrationError: two columns, or fields of a struct, that Spark does not tell apart fail queries."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from headrace.arrow.rows import counted
 from headrace.arrow.sizes import BATCH_ROWS
-from headrace.arrow.types import with_nested
+from headrace.arrow.types import is_list, with_nested
 from headrace.errors import SchemaMismatchError
 from headrace.plan import ExecutionPlan, Partitioning, Placement, Statistics
 from headrace.tables.dataset.calendars import OldDays, old_days
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _BATCHES_AHEAD = 2
+_FORMATS_OF_ARROW = ("ipc", "arrow", "feather")
 _FORMATS_WITH_VIEWS = ("parquet", "arrow", "feather")
 
 
@@ -171,13 +172,17 @@ class DatasetPlan(ExecutionPlan):
         """The matching rows of one piece, in batches that are not empty; ``missing``: how many are wanted."""
         try:
             fragment, schema = self._opened(piece)
-            old = self._old_days(piece, fragment)
-            afterwards = old is not None or self._reads_nothing(piece, fragment)
-            if self._pruning is not None and isinstance(piece, Piece) and is_parquet(piece.format):
+            self._refuse_lists(piece, fragment)
+            spelled = self._spelled(piece, fragment)
+            old = self._old_days(piece, fragment, spelled)
+            afterwards = old is not None or bool(spelled) or self._reads_nothing(piece, fragment)
+            if spelled:
+                schema = pa.schema([field.with_name(spelled.get(field.name, field.name)) for field in schema])
+            elif self._pruning is not None and isinstance(piece, Piece) and is_parquet(piece.format):
                 fragment = self._pruning.narrowed(fragment, [*piece.keys, *(old.columns if old else ())])
             scanner = fragment.scanner(
                 schema=schema,
-                columns=self._needed if afterwards else self.schema.names,
+                columns=[spelled.get(name, name) for name in self._needed] if afterwards else self.schema.names,
                 filter=None if afterwards else self._condition_for(piece, fragment),
                 batch_size=BATCH_ROWS if missing is None or self._condition is not None else min(missing, BATCH_ROWS),
                 batch_readahead=_BATCHES_AHEAD,
@@ -193,7 +198,50 @@ class DatasetPlan(ExecutionPlan):
         except (OSError, pa.ArrowException) as error:
             raise named(error, piece.path) from error
 
-    def _old_days(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> OldDays | None:
+    def _refuse_lists(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> None:
+        """Raises SchemaMismatchError for lists of an Arrow file that are to become lists of a fixed size.
+
+        pyarrow's cast of an empty one ends the process. It does so only with memory that came as it lies in the file.
+        """
+        if isinstance(piece, MemoryPiece) or fragment.format.default_extname not in _FORMATS_OF_ARROW:
+            return
+        is_fixed = pa.types.is_fixed_size_list
+        for stored in fragment.physical_schema:
+            if stored.name not in self._needed or stored.name in piece.keys:
+                continue
+            wanted = self.dataset_schema.field(stored.name).type
+            of_any_size = any(is_list(kind) and not is_fixed(kind) for kind in with_nested(stored.type))
+            if stored.type != wanted and of_any_size and any(map(is_fixed, with_nested(wanted))):
+                raise SchemaMismatchError(
+                    f"column {stored.name!r} of file {piece.path} is stored as {stored.type}, and the table has "
+                    f"{wanted}: make the dataset with a schema that has the file's type"
+                )
+
+    def _spelled(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> dict[str, str]:
+        """How the file spells needed columns that it has in another case: to Spark they are the table's.
+
+        Raises SchemaMismatchError where it has several such columns for one of the table's.
+        """
+        if isinstance(piece, MemoryPiece):
+            return {}
+        stored = fragment.physical_schema.names if self._needed else []
+        missing = [name for name in self._needed if name not in piece.keys and name not in stored]
+        spelled: dict[str, str] = {}
+        for name in missing:
+            alike = [one for one in stored if one.lower() == name.lower() and one not in self.dataset_schema.names]
+            if len(alike) > 1:
+                raise SchemaMismatchError(
+                    f"column {name!r} of the table is not in file {piece.path}, which has "
+                    f"{', '.join(map(repr, alike))}: Spark does not tell them apart. Rename the columns of the file, "
+                    "or give the table one of these names"
+                )
+            if alike:
+                spelled[name] = alike[0]
+        return spelled
+
+    def _old_days(
+        self, piece: Piece | MemoryPiece, fragment: ds.Fragment, spelled: Mapping[str, str]
+    ) -> OldDays | None:
         """The needed columns whose values have to be checked. Raises SchemaMismatchError for INT96 in a wrong type."""
         if isinstance(piece, MemoryPiece) or not self._needed:
             return None
@@ -208,7 +256,8 @@ class DatasetPlan(ExecutionPlan):
                         "was made did not have the column, or another type: make the dataset with a schema that has "
                         'pa.timestamp("us", "UTC") for it'
                     )
-        return old_days(fragment, piece.path, piece.filesystem, columns)
+        stored = {spelled.get(name, name) for name in columns}
+        return old_days(fragment, piece.path, piece.filesystem, stored)
 
     def _reads_nothing(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> bool:
         """Whether pyarrow, in order to filter a file, may read none of its columns.
@@ -232,6 +281,8 @@ class DatasetPlan(ExecutionPlan):
         """The rows that pass, of a piece that pyarrow's scanner does not filter."""
         if old is not None:
             old.check(batch)
+        if batch.schema.names != self._needed:  # the file spells them otherwise
+            batch = batch.rename_columns(self._needed)
         passing = batch if self._condition is None else batch.filter(self._condition)
         return passing.select(self.schema.names)
 

@@ -53,9 +53,10 @@ public final class HeadraceMetric extends CustomSumMetric {
    */
   private static boolean isKnown() {
     for (Thread thread : Thread.getAllStackTraces().keySet()) {
-      if (thread.getName().equals(ADDING)) {
+      ClassLoader loader = thread.getContextClassLoader();
+      if (thread.getName().equals(ADDING) && loader != null) {
         try {
-          Class.forName(HeadraceMetric.class.getName(), false, thread.getContextClassLoader());
+          loader.loadClass(HeadraceMetric.class.getName());
         } catch (ClassNotFoundException e) {
           return false;
         }

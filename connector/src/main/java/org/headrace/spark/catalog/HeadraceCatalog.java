@@ -65,7 +65,7 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     Option<SparkSession> session = active.isDefined() ? active : SparkSession.getDefaultSession();
     if (session.isDefined()) { // without one nothing is planned
       ScanRules.install(session.get(), List.of(new SingleScanRule(), new BareNameRule(), new PrunedStreamRule()));
-      HandoffStrategy.install(session.get());
+      HandoffStrategy.install(session.get(), List.of(new HandoffStrategy(), new CachedDeletionStrategy()));
     }
   }
 

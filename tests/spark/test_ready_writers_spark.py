@@ -174,6 +174,23 @@ def test_stream_that_starts_again_leaves_each_row_once(
     assert ids(spark, "t") == list(range(30))
 
 
+@pytest.mark.parametrize("cached", ["days", "headrace.days"])
+@pytest.mark.parametrize("name", ["days", "headrace.days"])
+def test_rows_of_a_cached_table_are_deleted(
+    spark: SparkSession, ctx: hr.SessionContext, tmp_path: Path, cached: str, name: str
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("Day", pa.int32())])
+    ctx.register_table("days", hr.DatasetTable(tmp_path / "days", schema=schema, partition_by=["Day"]))
+    spark.sql("INSERT INTO days VALUES (1, 1), (2, 2), (3, 3)")
+    kept = spark.table(cached.replace("headrace", ctx.catalog)).cache()
+    assert kept.count() == 3
+    spark.sql(f"DELETE FROM {name.replace('headrace', ctx.catalog)} WHERE DAY IN (2, 3) AND day > 2")
+    assert (ids(spark, "days"), kept.count()) == ([1, 2], 2)
+    spark.sql("DELETE FROM days")
+    assert (ids(spark, "days"), kept.count()) == ([], 0)
+    kept.unpersist()
+
+
 def test_condition_in_another_case_replaces_and_deletes_rows(
     spark: SparkSession, ctx: hr.SessionContext, tmp_path: Path
 ) -> None:

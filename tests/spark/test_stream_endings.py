@@ -153,6 +153,30 @@ def test_query_that_is_stopped_while_the_provider_thinks_ends_without_an_error(
     wait_until(lambda: is_quiet(ctx, counter))
 
 
+def test_query_that_is_stopped_while_its_target_plans_the_write_ends_without_an_error(
+    ctx: hr.SessionContext, tmp_path: Path
+) -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    class Slow(hr.MemTable):
+        def layout(self, mode: hr.WriteMode) -> hr.WriteLayout | None:
+            asked.set()
+            assert go_on.wait(60)
+            return super().layout(mode)
+
+    ctx.register_table("numbers", Counter(3))
+    ctx.register_table("target", Slow(pa.table({"n": pa.array([], pa.int64())})))
+    writer = ctx.stream("numbers").select("n").writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.toTable(f"{ctx.catalog}.target")
+    try:
+        assert asked.wait(60)
+        query.stop()
+        assert query.exception() is None
+    finally:
+        go_on.set()
+        query.stop()
+
+
 def test_context_that_closes_while_the_provider_thinks_ends_the_query_by_name(
     ctx: hr.SessionContext, tmp_path: Path
 ) -> None:
@@ -210,6 +234,23 @@ def test_idle_query_asks_python_once_a_second(ctx: hr.SessionContext, tmp_path: 
         assert len(counter.asked) - first <= 5
         counter.head = 4  # without a word
         batches.wait_for_rows(4)
+
+
+def test_idle_query_asks_how_many_rows_are_behind_once_per_offset(ctx: hr.SessionContext, tmp_path: Path) -> None:
+    behind: list[hr.Offset] = []
+
+    class Telling(Counter):
+        def rows_behind(self, offset: hr.Offset) -> int | None:
+            behind.append(offset)
+            return 0
+
+    counter, batches = Telling(3), Batches()
+    ctx.register_table("numbers", counter)
+    with running(ctx.stream("numbers"), tmp_path, batches):
+        batches.wait_for_rows(3)
+        asked = len(counter.asked)
+        wait_until(lambda: behind and len(counter.asked) >= asked + 2)
+    assert len(behind) == len(set(behind))
 
 
 def test_provider_that_advances_is_asked_when_it_does(ctx: hr.SessionContext, tmp_path: Path) -> None:

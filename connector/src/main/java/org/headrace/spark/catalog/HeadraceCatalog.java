@@ -71,8 +71,9 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
     Option<SparkSession> active = SparkSession.getActiveSession();
     Option<SparkSession> session = active.isDefined() ? active : SparkSession.getDefaultSession();
     if (session.isDefined()) { // without one nothing is planned
-      ScanRules.install(session.get(), List.of(new SingleScanRule(), new BareNameRule(), new RowChangesRule(), new PrunedStreamRule()));
-      HandoffStrategy.install(session.get());
+      ScanRules.install(
+          session.get(), List.of(new SingleScanRule(), new BareNameRule(), new RowChangesRule(), new PrunedStreamRule()));
+      HandoffStrategy.install(session.get(), List.of(new HandoffStrategy(), new CachedDeletionStrategy()));
     }
   }
 

@@ -5,6 +5,8 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.core.StreamReadConstraints;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.InterruptedIOException;
+import java.io.UncheckedIOException;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
@@ -107,6 +109,23 @@ public final class Planners {
       if (interrupted) {
         Thread.currentThread().interrupt();
       }
+    }
+  }
+
+  /**
+   * Asks on a thread that may be a streaming query's own. Where that query is stopped meanwhile, Spark takes what is raised
+   * for a failure of the query, unless it says that it was interrupted.
+   */
+  public static <T> T interruptible(Supplier<T> question) {
+    try {
+      return question.get();
+    } catch (Exception e) {
+      if (e.getCause() instanceof HeadraceException own && own.isOf("ScanEndedError")) {
+        InterruptedIOException interrupted = new InterruptedIOException(own.getMessage());
+        interrupted.initCause(e);
+        throw new UncheckedIOException(interrupted);
+      }
+      throw e;
     }
   }
 

@@ -12,6 +12,7 @@ import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.headrace.spark.planner.Planners;
 import org.headrace.spark.scan.HeadraceScan;
 import org.headrace.spark.scan.HeadraceScanBuilder;
 import org.headrace.spark.scan.PlannedRange;
@@ -128,7 +129,7 @@ final class HeadraceStream implements MicroBatchStream, SupportsTriggerAvailable
       return new InputPartition[0];
     }
     if (current == null || !current.isBetween(start.json(), end.json())) {
-      current = StreamOffsets.asked(() -> scan.plan(start.json(), end.json()));
+      current = Planners.interruptible(() -> scan.plan(start.json(), end.json()));
       opened.hold(current);
     }
     InputPartition[] partitions = new InputPartition[current.partitionCount()];

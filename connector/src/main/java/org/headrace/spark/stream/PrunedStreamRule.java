@@ -16,6 +16,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation;
 import org.apache.spark.sql.types.StructType;
 import org.headrace.spark.Versions;
+import org.headrace.spark.planner.Planners;
 import org.headrace.spark.scan.HeadraceScan;
 import org.headrace.spark.scan.HeadraceScanBuilder;
 import scala.jdk.javaapi.CollectionConverters;
@@ -86,7 +87,7 @@ public final class PrunedStreamRule extends Rule<LogicalPlan> {
     Set<String> projected = project == null ? names(relation) : referenced(project);
     PrunedStream made = stream.pruned();
     if (made == null || !made.isFor(filters, projected)) {
-      made = StreamOffsets.asked(() -> made(relation, stream, filters, projected));
+      made = Planners.interruptible(() -> made(relation, stream, filters, projected));
       stream.keep(made);
     }
     LogicalPlan below = reading(relation, made);

@@ -2,17 +2,13 @@ package org.headrace.spark.stream;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.InterruptedIOException;
-import java.io.UncheckedIOException;
 import java.lang.ref.Cleaner;
 import java.util.OptionalLong;
 import java.util.UUID;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
-import java.util.function.Supplier;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
-import org.headrace.spark.HeadraceException;
 import org.headrace.spark.planner.Planners;
 import org.headrace.spark.planner.Words;
 
@@ -39,6 +35,8 @@ final class StreamOffsets {
   private final Cleaner.Cleanable end;
   private Future<?> quiet; // ends when there may be something after quietAt
   private String quietAt;
+  private String behindOf; // the offset of the answer behind
+  private OptionalLong behind = OptionalLong.empty();
 
   StreamOffsets(String context, String table) {
     this.context = context;
@@ -76,10 +74,14 @@ final class StreamOffsets {
     ask(Words.STREAM_COMMIT, question().put(Words.END, end));
   }
 
-  /** How many rows come after an offset, where that is known. */
+  /** How many rows come after an offset, where that is known. Asked once per offset: idle queries ask all the time. */
   OptionalLong rowsBehind(String offset) {
-    JsonNode rows = ask(Words.STREAM_BEHIND, question().put(Words.END, offset)).get(Words.ROWS);
-    return rows.isNull() ? OptionalLong.empty() : OptionalLong.of(rows.asLong());
+    if (!offset.equals(behindOf)) {
+      JsonNode rows = ask(Words.STREAM_BEHIND, question().put(Words.END, offset)).get(Words.ROWS);
+      behind = rows.isNull() ? OptionalLong.empty() : OptionalLong.of(rows.asLong());
+      behindOf = offset;
+    }
+    return behind;
   }
 
   /** The query has stopped. Python learns of it soon: who stops a query may be interrupted. Idempotent. */
@@ -92,24 +94,7 @@ final class StreamOffsets {
   }
 
   private JsonNode ask(String operation, ObjectNode question) {
-    return asked(() -> Planners.ask(context, operation, question));
-  }
-
-  /**
-   * What was asked of Python on the query's own thread. Where the query is stopped meanwhile, Spark takes what is raised for
-   * a failure of the query, unless it says that it was interrupted.
-   */
-  static <T> T asked(Supplier<T> question) {
-    try {
-      return question.get();
-    } catch (Exception e) {
-      if (e.getCause() instanceof HeadraceException own && own.isOf("ScanEndedError")) {
-        InterruptedIOException interrupted = new InterruptedIOException(own.getMessage());
-        interrupted.initCause(e);
-        throw new UncheckedIOException(interrupted);
-      }
-      throw e;
-    }
+    return Planners.interruptible(() -> Planners.ask(context, operation, question));
   }
 
   /** Static: what the cleaner runs must not hold what it waits for. */

@@ -28,14 +28,16 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class HandoffStrategy extends SparkStrategy {
   private static final long serialVersionUID = 1L;
 
-  /** Adds it to a session, once. */
-  public static void install(SparkSession session) {
+  /** Adds strategies to a session, one of each class. */
+  public static void install(SparkSession session, List<SparkStrategy> strategies) {
     synchronized (HandoffStrategy.class) { // two threads may load catalogs of one session
       List<SparkStrategy> all = new ArrayList<>(CollectionConverters.asJava(session.experimental().extraStrategies()));
-      if (all.stream().noneMatch(HandoffStrategy.class::isInstance)) {
-        all.add(new HandoffStrategy());
-        session.experimental().extraStrategies_$eq(CollectionConverters.asScala(all).toList());
+      for (SparkStrategy strategy : strategies) {
+        if (all.stream().noneMatch(strategy.getClass()::isInstance)) {
+          all.add(strategy);
+        }
       }
+      session.experimental().extraStrategies_$eq(CollectionConverters.asScala(all).toList());
     }
   }
 

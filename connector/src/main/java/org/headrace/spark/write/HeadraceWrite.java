@@ -40,7 +40,7 @@ public final class HeadraceWrite implements RequiresDistributionAndOrdering {
     this.published = published;
     ObjectNode question = question();
     question.set(Words.SCHEMA, Planners.JSON.getNodeFactory().rawValueNode(new RawValue(info.schema().json())));
-    this.plan = Planners.ask(target.context(), Words.PLAN_WRITE, question);
+    this.plan = Planners.interruptible(() -> Planners.ask(target.context(), Words.PLAN_WRITE, question));
   }
 
   private ObjectNode question() {

@@ -333,6 +333,22 @@ def test_commit_message_of_data_comes_back_as_it_was(value: Any) -> None:
     assert (repr(found), type(found.value), found) == (repr(Told(value)), type(value), Told(value))
 
 
+def test_commit_message_beside_a_class_whose_metaclass_raises_comes_back() -> None:
+    class Refusing(type):
+        def __getattribute__(cls, name: str) -> Any:
+            raise RuntimeError("refused")
+
+        def __hash__(cls) -> int:
+            raise RuntimeError("refused")
+
+    class Loaded(metaclass=Refusing):
+        pass
+
+    kept(Told(1)).commit([sent(Told(1))])
+    assert Keeping.committed == [Told(1)]
+    assert type(Loaded) is Refusing
+
+
 def test_commit_message_of_a_class_in_a_function_comes_back() -> None:
     def made() -> type[Told]:
         class Local(Told):

@@ -79,7 +79,7 @@ def attempts(session: Any, catalog: str, pickled: str) -> list[Any]:
         f"EXPLAIN SELECT a FROM {catalog}.secret WHERE a > 1 LIMIT 2",
         f"DESCRIBE TABLE {catalog}.secret",
         f"SHOW NAMESPACES IN {catalog}",
-        f"CREATE TABLE {catalog}.secret TBLPROPERTIES ('headrace.provider' = '{pickled}')",
+        f"CREATE TABLE {catalog}.`headrace.registered.secret` TBLPROPERTIES ('headrace.provider' = '{pickled}')",
         f"DROP TABLE {catalog}.secret",
     ):
         try:

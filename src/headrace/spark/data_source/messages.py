@@ -138,7 +138,8 @@ class MessageReader:
 
 
 def _name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+    """Of any class that is loaded: without the code of a metaclass, which may raise."""
+    return f"{type.__getattribute__(cls, '__module__')}.{type.__getattribute__(cls, '__qualname__')}"
 
 
 def _holds_data(cls: type) -> bool:
@@ -164,12 +165,12 @@ def _slots(cls: type) -> Iterator[tuple[str, MemberDescriptorType]]:
 
 
 def _subclasses(base: type) -> list[type]:
-    """All that are loaded, those of one class in the order of their definitions."""
-    found: dict[type, None] = {base: None}
+    """All that are loaded, those of one class in the order of their definitions. A metaclass may not be hashable."""
+    found: dict[int, type] = {id(base): base}
     waiting = [base]
     while waiting:
         below: list[type] = type.__subclasses__(waiting.pop())
-        new = [cls for cls in below if cls not in found]
-        found |= dict.fromkeys(new)
-        waiting += new
-    return list(found)
+        new = {id(cls): cls for cls in below if id(cls) not in found}
+        found |= new
+        waiting += new.values()
+    return list(found.values())

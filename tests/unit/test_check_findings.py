@@ -336,7 +336,7 @@ def test_documented_code_runs_and_finds_what_it_says(capsys: pytest.CaptureFixtu
     assert len(shown) == 2
     for line in "".join(shown).splitlines():
         assert line.rstrip(".") in out
-    for promise in (Promise.SCHEMA, Promise.FILTERS, Promise.AGGREGATES):
+    for promise in (Promise.SCHEMA, Promise.FILTERS, Promise.LIMIT):
         namespace["test_temperatures"](promise)
     with pytest.raises(pytest.skip.Exception, match="MemTable does not offer this"):
         namespace["test_temperatures"](Promise.JOINS)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _BATCHES_AHEAD = 2
+_JSON_READ_BYTES = 1 << 20
 _FORMATS_OF_ARROW = ("ipc", "arrow", "feather")
 _FORMATS_WITH_VIEWS = ("parquet", "arrow", "feather")
 
@@ -59,6 +60,8 @@ class Piece:
         partition = pickle.loads(self.partition) if with_keys else None
         chosen = {} if self.row_groups is None else {"row_groups": list(self.row_groups)}
         size = {"file_size": self.size} if self.size else {}
+        if self.format.default_extname == "json" and (line := self._lone_line()) is not None:
+            return self.format.make_fragment(line, None, partition)
         found = self.format.make_fragment(self.path, self.filesystem, partition, **chosen, **size)
         if self.row_groups == ():  # for pyarrow's make_fragment that is all of them
             return found.subset(row_group_ids=[])
@@ -68,6 +71,16 @@ class Piece:
         if self.row_groups is not None:
             wanted = [i for i in wanted if i in self.row_groups]
         return found.subset(row_group_ids=wanted)
+
+    def _lone_line(self) -> pa.Buffer | None:
+        """The text of a JSON file of one line, with an end of line: without one, pyarrow reads nulls for all values."""
+        text = b""
+        with self.filesystem.open_input_stream(self.path) as file:
+            while read := file.read(_JSON_READ_BYTES):
+                text += read
+                if b"\n" in text.strip():
+                    return None
+        return pa.py_buffer(text + b"\n") if text.strip() else None
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,22 @@ def test_next_write_drops_what_a_dead_one_staged_and_not_what_a_live_one_did(nam
     assert leftovers(names) == []
 
 
+@pytest.mark.parametrize(
+    "forged", ["secrets", 'names"; DROP TABLE names; --', 7, None, ["names"], "headrace_stage_0_0_1"]
+)
+def test_message_that_names_no_staging_table_of_the_write_is_refused(names: Postgres, forged: Any) -> None:
+    """A worker would else have the rows of any table copied that the user may read."""
+    names.run("CREATE TABLE IF NOT EXISTS secrets AS SELECT * FROM names")
+    target = table(names)
+    plan = target.insert(request_for(target))
+    message = written(plan, rows(3))
+    with pytest.raises(hr.WriteError, match="no staging table of this write"):
+        plan.commit([message, forged])
+    plan.abort([message])
+    assert ids(names) == [1, 2]
+    assert leftovers(names) == []
+
+
 def test_table_in_a_schema_stages_there(postgres: Postgres) -> None:
     postgres.run('CREATE SCHEMA "Sales"', 'CREATE TABLE "Sales".orders (id bigint)')
     target = table(postgres, "Sales.orders")

@@ -202,6 +202,15 @@ def test_condition_in_another_case_replaces_and_deletes_rows(
     assert ids(spark, "days") == [3, 4]
 
 
+def test_condition_with_a_date_that_no_provider_gets_says_which_dates_there_are(
+    spark: SparkSession, ctx: hr.SessionContext, tmp_path: Path
+) -> None:
+    schema = pa.schema([("id", pa.int64()), ("day", pa.date32())])
+    ctx.register_table("far", hr.DatasetTable(tmp_path / "far", schema=schema, partition_by=["day"]))
+    with pytest.raises(PySparkException, match=r"WriteError: .* the years 1 to 9999"):
+        spark.sql("INSERT OVERWRITE far PARTITION (day = DATE '+12024-01-01') VALUES (1)")
+
+
 def test_nulls_of_lists_of_a_fixed_size_are_inserted(spark: SparkSession, ctx: hr.SessionContext) -> None:
     schema = pa.schema([("id", pa.int64()), ("pair", pa.list_(pa.float32(), 2))])
     ctx.register_table("pairs", hr.MemTable(schema.empty_table()))

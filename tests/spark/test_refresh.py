@@ -118,6 +118,21 @@ def test_refresh_of_a_listing_whose_files_are_gone_fails_and_keeps_the_table(
     assert count(spark, "t") == 3
 
 
+@pytest.mark.parametrize("name", ["", "a.parquet"], ids=["folder", "file"])
+def test_refresh_of_a_dataset_whose_path_is_gone_fails_and_keeps_the_table(
+    ctx: hr.SessionContext, spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    """It would have no rows while a disk is not mounted."""
+    folder = tmp_path / "t"
+    store(folder, "a", 3)
+    ctx.register_table("t", hr.DatasetTable(folder / name))
+    folder.rename(tmp_path / "elsewhere")
+    with pytest.raises(PySparkException, match=r"FileNotFoundError: .* is not there any more"):
+        spark.sql("REFRESH TABLE t")
+    (tmp_path / "elsewhere").rename(folder)
+    assert count(spark, "t") == 3
+
+
 def test_refresh_of_a_table_that_keeps_nothing_does_nothing(ctx: hr.SessionContext, spark: SparkSession) -> None:
     ctx.register_table("t", hr.MemTable(numbers(3)))
     ctx.register_streaming_table("pushed", NUMBERS)

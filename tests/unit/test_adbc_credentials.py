@@ -129,6 +129,14 @@ def test_uri_with_a_short_password_is_hidden_as_a_whole() -> None:
         assert str(access.scrubbed(OSError(f"no connection to {uri}: exit"))) == "no connection to <uri>: exit"
 
 
+def test_path_of_a_key_and_method_of_a_password_are_shown() -> None:
+    """They say what is wrong, and tell nothing."""
+    uri = "host=db password=Hunter-zwei sslkey=/home/ann/client.key require_auth=scram-sha-256"
+    shown = 'private key file "/home/ann/client.key" does not exist, scram-sha-256'
+    error = AdbcAccess("postgresql", uri).scrubbed(RuntimeError(f"{shown}, Hunter-zwei"))
+    assert str(error) == f"{shown}, ***"
+
+
 def test_pieces_of_a_secret_are_shown() -> None:
     access = AdbcAccess("other", "x", tuple(OPTION.items()))
     assert str(access.scrubbed(OSError("the Hunter went to Hunter-zwei"))) == "the Hunter went to ***"

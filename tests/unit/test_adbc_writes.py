@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import adbc_driver_sqlite.dbapi
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -137,7 +138,7 @@ def test_nan_is_not_stored_as_null_by_sqlite(tmp_path: Path) -> None:
 
 
 NUMERIC = ["STRING", "DATE", "NUMERIC", "BOOLEAN", "DECIMAL(8, 2)", "ANY"]
-NUMBERS = ["0123", "1", "1e5", " 12 ", "+1", "1.0", ".5", "-0", "1e999", "9" * 40, "\v7"]
+NUMBERS = ["0123", "1", "1e5", " 12 ", "+1", "1.0", ".5", "-0", "1e999", "9" * 40, "\v7", "1\x002", "7 \x00a\n"]
 TEXTS = ["abc", "2024-01-01", "", " ", "0x10", "1_000", "nan", "Infinity", "e5", "1 2", ".", "\u0663", None]
 
 
@@ -180,14 +181,14 @@ def test_sqlite_numbers_come_back_from_columns_of_numbers(tmp_path: Path, declar
 def test_sqlite_makes_a_number_of_no_text_that_is_let_through() -> None:
     rng = Random(5)
     texts = ["".join(rng.choices(" \t\v\f+-..0059eE\0x_\u0663", k=rng.randint(0, 6))) for _ in range(20_000)]
-    with sqlite3.connect(":memory:") as connection:
-        connection.execute("CREATE TABLE t (x NUMERIC)")
-        connection.executemany("INSERT INTO t VALUES (?)", [(text,) for text in texts])
-        kinds = [kind for (kind,) in connection.execute("SELECT typeof(x) FROM t ORDER BY rowid")]
-    connection.close()
+    with adbc_driver_sqlite.dbapi.connect() as connection, connection.cursor() as cursor:  # Python's SQLite is another
+        cursor.execute("CREATE TABLE t (x NUMERIC)")
+        cursor.adbc_ingest("t", pa.table({"x": texts}), mode="append")
+        cursor.execute("SELECT typeof(x) FROM t ORDER BY rowid")
+        kinds = [kind for (kind,) in cursor.fetchall()]
     refused = pc.match_substring_regex(pa.array(texts), _LOOKS_LIKE_A_NUMBER).to_pylist()
     assert [text for text, kind, out in zip(texts, kinds, refused, strict=True) if kind != "text" and not out] == []
-    assert sum(refused) < 1.1 * sum(kind != "text" for kind in kinds)
+    assert sum(refused) < 1.3 * sum(kind != "text" for kind in kinds)
 
 
 def test_duckdb_columns_of_other_types_are_cast(tmp_path: Path) -> None:

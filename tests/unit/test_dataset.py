@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import math
 import pickle
 from pathlib import Path
@@ -67,6 +68,20 @@ def test_dataset_of_each_format_has_its_rows(tmp_path: Path, kind: str) -> None:
         assert list(provider.supports_filters_pushdown([wanted])) == [hr.FilterPushdown.EXACT]
         assert rows(scan(provider, "name", "id", filters=(wanted,))) == table(10, 90).select(["name", "id"]).to_pylist()
         assert sum(batch.num_rows for batch in batches(scan(provider))) == 100
+
+
+@pytest.mark.parametrize("text", ['{"id": 1}', '\r\n {"id": 1} ', '{"id": 1}\n', '{"id": 1}\n\n'])
+@pytest.mark.parametrize("ending", ["json", "json.gz"])
+def test_json_file_of_one_line_is_read_with_and_without_an_end_of_line(text: str, ending: str, tmp_path: Path) -> None:
+    """pyarrow shows nulls where the only line has no end."""
+    for year in (2023, 2024):
+        file = tmp_path / f"year={year}" / f"a.{ending}"
+        file.parent.mkdir()
+        file.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+    dataset = hr.DatasetTable(tmp_path)
+    assert rows(scan(dataset, "id", "year")) == [{"id": 1, "year": 2023}, {"id": 1, "year": 2024}]
+    assert rows(scan(dataset, "id", filters=(column("id", ">", 1),))) == []
+    assert check_provider(dataset).ok
 
 
 def test_dataset_large_parquet_file_is_split_between_row_groups(tmp_path: Path) -> None:

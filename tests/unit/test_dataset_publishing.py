@@ -435,6 +435,17 @@ def test_value_longer_than_a_file_name_is_refused_and_the_folder_stays_open(tmp_
     assert read_rows(hr.DatasetTable(tmp_path / "t"))["city"].to_pylist() == [value[:-1]]
 
 
+def test_path_longer_than_the_system_opens_is_refused_and_the_folder_stays_open(tmp_path: Path) -> None:
+    """Directories are made one by one, so the file would be there, and no listing of the folder would end well."""
+    columns = [f"p{number}" for number in range(20)]
+    schema = pa.schema([("id", pa.int64()), *((name, pa.string()) for name in columns)])
+    table = hr.DatasetTable(tmp_path / "t", schema=schema, partition_by=columns)
+    with pytest.raises(hr.WriteError, match=r"a path of [45],\d{3} bytes"):
+        committed(table, pa.Table.from_pylist([{"id": 1, **dict.fromkeys(columns, "x" * 240)}], schema))
+    committed(table, pa.Table.from_pylist([{"id": 2, **dict.fromkeys(columns, "x")}], schema))
+    assert ids(table) == ids(hr.DatasetTable(tmp_path / "t")) == [2]
+
+
 @pytest.mark.parametrize("path", [f"city={LONG}/a.parquet", "a\0b", "\ud800", "city=bonn", "no/such/file", "x/" * 3000])
 def test_record_of_a_file_that_cannot_be_does_not_lock_the_folder(tmp_path: Path, path: str) -> None:
     table = new_table(tmp_path / "t", "city")

@@ -102,6 +102,21 @@ def test_flight_expired_endpoints_are_asked_for_again(serve: Callable[..., Serve
     assert server.asked == 2
 
 
+def test_flight_refresh_asks_for_the_endpoints_again(serve: Callable[..., Server]) -> None:
+    server = serve([fl.FlightEndpoint(b"1", [])])
+    table = hr.FlightTable(server.location, "grows")
+    request = hr.ScanRequest(table.schema(), ("a", "s"))
+    server.endpoints = [*server.endpoints, fl.FlightEndpoint(b"2", [])]
+    assert table.scan(request).partitioning.n == 1
+    table.refresh()
+    assert table.scan(request).partitioning.n == 2
+    server.endpoints = []
+    server.shutdown()
+    with pytest.raises(fl.FlightError):
+        table.refresh()
+    assert table.scan(request).partitioning.n == 2
+
+
 @pytest.mark.parametrize("ticket", [b"endless", b"late"])
 def test_flight_early_stop_cancels_the_call(serve: Callable[..., Server], ticket: bytes) -> None:
     """``late``: nothing has come yet, and pyarrow cannot cancel; the reader must be free at once nevertheless."""

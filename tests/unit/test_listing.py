@@ -332,7 +332,7 @@ def test_file_that_vanished_is_named(tmp_path: Path) -> None:
         rows(scan(provider, "id"))
     (note,) = caught.value.__notes__
     assert str(gone) in note
-    assert "make the table anew" in note
+    assert "REFRESH TABLE" in note
 
 
 @pytest.mark.parametrize("known", [True, False])

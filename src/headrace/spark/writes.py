@@ -201,7 +201,7 @@ def _filters(question: dict[str, Any], table: RegisteredTable) -> list[Expr]:
     if len(decoded) < len(filters):
         raise WriteError(
             f"a condition on the rows of table {table.name!r} has no form that a provider could be given; write it "
-            "with comparisons, IN, IS NULL and LIKE of its columns and constants"
+            "with comparisons, IN, IS NULL and LIKE of its columns and constants; dates have the years 1 to 9999"
         )
     return decoded
 

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 
 _POSTGRES_SCHEMES = ("postgresql://", "postgres://")
 _SECRET_NAME = re.compile(r"pass|pwd|secret|token|key|credential|auth", re.IGNORECASE)
+_NO_SECRETS = frozenset(("sslkey", "passfile", "sslkeylogfile", "require_auth"))  # paths, and names of methods
 _SETTING = re.compile(r"""([\w.]+)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s&;]*)""")
 _LIBPQ_SETTING = re.compile(r"""\s*\w+\s*=\s*(?:'(?:[^'\\]|\\.)*'|(?!')(?:[^\s\\]|\\.)*)(?=\s|$)""", re.DOTALL)
 _LIBPQ_NAMES = re.compile(
@@ -85,7 +86,7 @@ def without_credentials(error: Exception, uri: str, options: Iterable[tuple[str,
     """
     settings = dict(options)
     shown_as = {one: "<uri>" for one in (uri, settings.get("uri", "")) if _secrets(one)}
-    named = [value for name, value in settings.items() if _SECRET_NAME.search(name)]
+    named = [value for name, value in settings.items() if _is_secret(name)]
     for secret in (*_secrets(uri), *_secrets(settings.get("uri", "")), *named):
         if len(secret) >= _SHORTEST_SECRET:
             shown_as.setdefault(secret, "***")
@@ -113,5 +114,9 @@ def _secrets(uri: str) -> list[str]:
     if "://" in uri:
         before_host = uri.partition("://")[2].rpartition("@")[0]
         found.append(before_host.partition(":")[2])
-    found += [value.strip("'") for name, value in _SETTING.findall(uri) if _SECRET_NAME.search(name)]
+    found += [value.strip("'") for name, value in _SETTING.findall(uri) if _is_secret(name)]
     return [form for secret in found if secret for form in (secret, unquote(secret), _ESCAPED.sub(r"\1", secret))]
+
+
+def _is_secret(setting: str) -> bool:
+    return bool(_SECRET_NAME.search(setting)) and setting not in _NO_SECRETS

@@ -18,7 +18,8 @@ from headrace.write import WriteMode, WriteRequest
 
 _EPOCHS = "headrace_epochs"
 _BEGIN = {"postgres": "BEGIN", "sqlite": "BEGIN IMMEDIATE", "duckdb": "BEGIN TRANSACTION"}
-_LOOKS_LIKE_A_NUMBER = r"^[\s\v]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?([\s\v]*|\x00+)$"  # to SQLite
+_LOOKS_LIKE_A_NUMBER = r"^[\s\v]*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?[\s\v]*(\x00(?s:.*))?$"
+"""To SQLite, which reads a number up to the first NUL and drops the rest."""
 _SQLITE_WAIT_MS = 60_000  # for another process that writes to the file
 
 

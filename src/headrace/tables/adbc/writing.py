@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
@@ -60,8 +61,9 @@ class AdbcStagedWrite(WritePlan):
     def commit(self, messages: Sequence[Message]) -> None:
         if self._committed:
             return
+        stages = [self._checked_stage(message) for message in messages]
         with self._target.transaction(self._request, self._where) as cursor:
-            for staged in messages if cursor is not None else ():
+            for staged in stages if cursor is not None else ():
                 cursor.execute(self._target.copy_sql(self._target.beside(staged)))
         self._committed = True
         self._close()
@@ -79,6 +81,15 @@ class AdbcStagedWrite(WritePlan):
             with contextlib.suppress(Exception), alive.cursor() as cursor:
                 self._drop(cursor, self._id)
             alive.close()
+
+    def _checked_stage(self, message: Message) -> str:
+        """A message comes from another process, which may be hostile: it names a staging table of this write."""
+        if isinstance(message, str) and re.fullmatch(rf"{_STAGE}{self._id}_[0-9]+_[0-9]+", message):
+            return message
+        raise WriteError(
+            f"a task that wrote to {qualified(self._target.table)} says {str(message)[:80]!r}, which is no staging "
+            "table of this write; nothing was written"
+        )
 
     def _drop_left_behind(self, cursor: Any) -> None:
         for other in {name.removeprefix(_STAGE).split("_")[0] for name in self._staged(cursor, "")} - {self._id}:

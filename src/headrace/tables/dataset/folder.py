@@ -102,12 +102,22 @@ class Folder:
         return sorted(path for path in found if path not in hidden)
 
     def _check_places(self, new: Sequence[str], old: Sequence[str]) -> None:
-        """Raises WriteError where a new file would replace one, or where the way to a file leads through a link."""
+        """Raises WriteError where a new file would replace one, or has a path that is too long to be opened, or where
+        the way to a file leads through a link.
+        """
         for directory in sorted({os.path.dirname(path) for path in (*new, *old)}):
             with contextlib.suppress(FileNotFoundError), opened_directory(self.path, directory):
                 pass
+        most = os.pathconf(self.path, "PC_PATH_MAX") - 1  # without the NUL at its end
         for path in new:
-            if os.path.lexists(os.path.join(self.path, path)):
+            whole = os.path.join(self.path, path)
+            if (length := len(os.fsencode(whole))) > most:
+                raise WriteError(
+                    f"{path[:80]}... in {self.path} would be a path of {length:,} bytes, and no file is opened by one "
+                    f"of more than {most:,}: nothing was changed. Shorten the values of the partition columns, or "
+                    "partition by fewer"
+                )
+            if os.path.lexists(whole):
                 raise WriteError(f"{path} is in {self.path} already, and not of this write: nothing was changed")
 
     def _recovered(self) -> Record:

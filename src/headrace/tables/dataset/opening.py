@@ -61,6 +61,13 @@ class DatasetSource:
         """The whole path, where it can be written to."""
         return os.path.abspath(_local_path(str(self.source)))
 
+    def is_gone(self) -> bool:
+        """Whether a folder or file of this machine is not there: ``open`` takes it for a new table's, with a schema."""
+        if self.filesystem is not None or not isinstance(self.source, str) or is_glob(self.source):
+            return False
+        path = _local_path(self.source)
+        return "://" not in path and not os.path.exists(path)
+
     def read_only_because(self) -> str:
         """Why nothing can be written there; empty where it can."""
         import pyarrow.fs as fs

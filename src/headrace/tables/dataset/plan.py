@@ -20,11 +20,13 @@ from headrace.tables.dataset.chunks import gives_dictionaries
 from headrace.tables.dataset.footers import is_parquet, row_groups_in
 from headrace.tables.dataset.int96 import int96_paths, is_naive, reading_instants, type_at
 from headrace.tables.dataset.row_groups import RowGroupPruning
+from headrace.tables.dataset.spelling import spelled_fields, with_names_of
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
 
 _BATCHES_AHEAD = 2
+_JSON_READ_BYTES = 1 << 20
 _FORMATS_OF_ARROW = ("ipc", "arrow", "feather")
 _FORMATS_WITH_VIEWS = ("parquet", "arrow", "feather")
 
@@ -58,6 +60,8 @@ class Piece:
         partition = pickle.loads(self.partition) if with_keys else None
         chosen = {} if self.row_groups is None else {"row_groups": list(self.row_groups)}
         size = {"file_size": self.size} if self.size else {}
+        if self.format.default_extname == "json" and (line := self._lone_line()) is not None:
+            return self.format.make_fragment(line, None, partition)
         found = self.format.make_fragment(self.path, self.filesystem, partition, **chosen, **size)
         if self.row_groups == ():  # for pyarrow's make_fragment that is all of them
             return found.subset(row_group_ids=[])
@@ -67,6 +71,16 @@ class Piece:
         if self.row_groups is not None:
             wanted = [i for i in wanted if i in self.row_groups]
         return found.subset(row_group_ids=wanted)
+
+    def _lone_line(self) -> pa.Buffer | None:
+        """The text of a JSON file of one line, with an end of line: without one, pyarrow reads nulls for all values."""
+        text = b""
+        with self.filesystem.open_input_stream(self.path) as file:
+            while read := file.read(_JSON_READ_BYTES):
+                text += read
+                if b"\n" in text.strip():
+                    return None
+        return pa.py_buffer(text + b"\n") if text.strip() else None
 
 
 @dataclass(frozen=True)
@@ -172,17 +186,17 @@ class DatasetPlan(ExecutionPlan):
         """The matching rows of one piece, in batches that are not empty; ``missing``: how many are wanted."""
         try:
             fragment, schema = self._opened(piece)
-            self._refuse_lists(piece, fragment)
             spelled = self._spelled(piece, fragment)
+            self._refuse_lists(piece, fragment, spelled)
             old = self._old_days(piece, fragment, spelled)
             afterwards = old is not None or bool(spelled) or self._reads_nothing(piece, fragment)
             if spelled:
-                schema = pa.schema([field.with_name(spelled.get(field.name, field.name)) for field in schema])
+                schema = pa.schema([_in_spelling(field, spelled) for field in schema])
             elif self._pruning is not None and isinstance(piece, Piece) and is_parquet(piece.format):
                 fragment = self._pruning.narrowed(fragment, [*piece.keys, *(old.columns if old else ())])
             scanner = fragment.scanner(
                 schema=schema,
-                columns=[spelled.get(name, name) for name in self._needed] if afterwards else self.schema.names,
+                columns=[_stored_name(name, spelled) for name in self._needed] if afterwards else self.schema.names,
                 filter=None if afterwards else self._condition_for(piece, fragment),
                 batch_size=BATCH_ROWS if missing is None or self._condition is not None else min(missing, BATCH_ROWS),
                 batch_readahead=_BATCHES_AHEAD,
@@ -192,13 +206,13 @@ class DatasetPlan(ExecutionPlan):
             )
             with scanner.to_reader() as reader:
                 for read in reader:
-                    batch = self._passing(read, old) if afterwards else read
+                    batch = self._passing(read, old, bool(spelled)) if afterwards else read
                     if batch.num_rows:
                         yield batch if batch.schema.types == self.schema.types else self._with_dictionaries(batch)
         except (OSError, pa.ArrowException) as error:
             raise named(error, piece.path) from error
 
-    def _refuse_lists(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> None:
+    def _refuse_lists(self, piece: Piece | MemoryPiece, fragment: ds.Fragment, spelled: Mapping[str, pa.Field]) -> None:
         """Raises SchemaMismatchError for lists of an Arrow file that are to become lists of a fixed size.
 
         pyarrow's cast of an empty one ends the process. It does so only with memory that came as it lies in the file.
@@ -206,10 +220,11 @@ class DatasetPlan(ExecutionPlan):
         if isinstance(piece, MemoryPiece) or fragment.format.default_extname not in _FORMATS_OF_ARROW:
             return
         is_fixed = pa.types.is_fixed_size_list
+        needed = {_stored_name(name, spelled): name for name in self._needed if name not in piece.keys}
         for stored in fragment.physical_schema:
-            if stored.name not in self._needed or stored.name in piece.keys:
+            if stored.name not in needed:
                 continue
-            wanted = self.dataset_schema.field(stored.name).type
+            wanted = self.dataset_schema.field(needed[stored.name]).type
             of_any_size = any(is_list(kind) and not is_fixed(kind) for kind in with_nested(stored.type))
             if stored.type != wanted and of_any_size and any(map(is_fixed, with_nested(wanted))):
                 raise SchemaMismatchError(
@@ -217,47 +232,33 @@ class DatasetPlan(ExecutionPlan):
                     f"{wanted}: make the dataset with a schema that has the file's type"
                 )
 
-    def _spelled(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> dict[str, str]:
-        """How the file spells needed columns that it has in another case: to Spark they are the table's.
-
-        Raises SchemaMismatchError where it has several such columns for one of the table's.
-        """
+    def _spelled(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> dict[str, pa.Field]:
+        """The needed columns that the file spells in another case, in its spelling."""
         if isinstance(piece, MemoryPiece):
             return {}
-        stored = fragment.physical_schema.names if self._needed else []
-        missing = [name for name in self._needed if name not in piece.keys and name not in stored]
-        spelled: dict[str, str] = {}
-        for name in missing:
-            alike = [one for one in stored if one.lower() == name.lower() and one not in self.dataset_schema.names]
-            if len(alike) > 1:
-                raise SchemaMismatchError(
-                    f"column {name!r} of the table is not in file {piece.path}, which has "
-                    f"{', '.join(map(repr, alike))}: Spark does not tell them apart. Rename the columns of the file, "
-                    "or give the table one of these names"
-                )
-            if alike:
-                spelled[name] = alike[0]
-        return spelled
+        needed = [name for name in self._needed if name not in piece.keys]
+        return spelled_fields(self.dataset_schema, fragment.physical_schema, needed, piece.path) if needed else {}
 
     def _old_days(
-        self, piece: Piece | MemoryPiece, fragment: ds.Fragment, spelled: Mapping[str, str]
+        self, piece: Piece | MemoryPiece, fragment: ds.Fragment, spelled: Mapping[str, pa.Field]
     ) -> OldDays | None:
         """The needed columns whose values have to be checked. Raises SchemaMismatchError for INT96 in a wrong type."""
         if isinstance(piece, MemoryPiece) or not self._needed:
             return None
-        columns = {name for name in self._needed if name not in piece.keys}
-        naive = {name for name in columns if any(map(is_naive, with_nested(self.dataset_schema.field(name).type)))}
+        columns = pa.schema(
+            [spelled.get(name, self.dataset_schema.field(name)) for name in self._needed if name not in piece.keys]
+        )
+        naive = {field.name for field in columns if any(map(is_naive, with_nested(field.type)))}
         if naive and is_parquet(piece.format):
             for path in int96_paths(fragment.metadata, fragment.physical_schema):
-                if path[0] in naive and is_naive(type_at(self.dataset_schema, path)):
+                if path[0] in naive and is_naive(type_at(columns, path)):
                     raise SchemaMismatchError(
                         f"column {'.'.join(path)!r} of file {piece.path} is stored as INT96, which is an instant, and "
                         "the table has a timestamp without a zone for it, as the files that were looked into when it "
                         "was made did not have the column, or another type: make the dataset with a schema that has "
                         'pa.timestamp("us", "UTC") for it'
                     )
-        stored = {spelled.get(name, name) for name in columns}
-        return old_days(fragment, piece.path, piece.filesystem, stored)
+        return old_days(fragment, piece.path, piece.filesystem, set(columns.names))
 
     def _reads_nothing(self, piece: Piece | MemoryPiece, fragment: ds.Fragment) -> bool:
         """Whether pyarrow, in order to filter a file, may read none of its columns.
@@ -277,12 +278,12 @@ class DatasetPlan(ExecutionPlan):
             if name in stored
         )
 
-    def _passing(self, batch: pa.RecordBatch, old: OldDays | None) -> pa.RecordBatch:
+    def _passing(self, batch: pa.RecordBatch, old: OldDays | None, are_spelled: bool) -> pa.RecordBatch:
         """The rows that pass, of a piece that pyarrow's scanner does not filter."""
         if old is not None:
             old.check(batch)
-        if batch.schema.names != self._needed:  # the file spells them otherwise
-            batch = batch.rename_columns(self._needed)
+        if are_spelled:
+            batch = with_names_of(batch, pa.schema([self.dataset_schema.field(name) for name in self._needed]))
         passing = batch if self._condition is None else batch.filter(self._condition)
         return passing.select(self.schema.names)
 
@@ -302,6 +303,18 @@ class DatasetPlan(ExecutionPlan):
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def _stored_name(name: str, spelled: Mapping[str, pa.Field]) -> str:
+    return spelled[name].name if name in spelled else name
+
+
+def _in_spelling(field: pa.Field, spelled: Mapping[str, pa.Field]) -> pa.Field:
+    """A column to be read, under the file's names; a dictionary stays one."""
+    if field.name not in spelled:
+        return field
+    own = spelled[field.name]
+    return own if pa.types.is_nested(own.type) else field.with_name(own.name)
 
 
 def with_dictionaries(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
@@ -353,7 +366,7 @@ def _scan_options(piece: Piece | MemoryPiece) -> Any:
 def named(error: Exception, path: str) -> Exception:
     """The same error with the file in its text."""
     hint = (
-        "it was there when the DatasetTable was made; if it was moved or deleted since, make the table anew"
+        "it was there when the DatasetTable was made; if it was moved or deleted since, run REFRESH TABLE"
         if isinstance(error, FileNotFoundError)
         else "repair it, or leave it out of the dataset"
     )

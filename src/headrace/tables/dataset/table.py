@@ -232,8 +232,14 @@ class DatasetTable(PerScanProvider, CountingProvider, StreamProvider, WritablePr
         return self._write_target
 
     def refresh(self) -> None:
-        """Lists the files again. Raises PlanError for a dataset of files, which pyarrow does not list again."""
+        """Lists the files again. Raises PlanError for a dataset of files, which pyarrow does not list again, and
+        FileNotFoundError where the folder or file is gone: a disk that is not mounted is no table without rows.
+        """
         if self._source is not None:
+            if self._parts and self._source.is_gone():
+                raise FileNotFoundError(
+                    f"{self._source.source!r} is not there any more: mount or make it, or register the table again"
+                )
             self._refresh()
         elif any(isinstance(part, DatasetFile) for part in self._parts):
             raise PlanError(

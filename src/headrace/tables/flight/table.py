@@ -74,6 +74,12 @@ class FlightTable(WritableProvider):
             flight = self._asked_again(flight.schema)
         return FlightPlan(flight.schema, flight.endpoints, self._access)
 
+    def refresh(self) -> None:
+        """Asks the server for the endpoints and the size again. Raises as ``schema`` does, and HeadraceError where the
+        columns have changed."""
+        if self._flight is not None:
+            self._asked_again(self._flight.schema)
+
     def statistics(self) -> Statistics | None:
         return None if self._flight is None else self._flight.statistics
 

@@ -160,7 +160,7 @@ def naming(file: DataFile, where: str) -> Iterator[None]:
     except FileNotFoundError as error:
         error.add_note(
             f"in {where}: the file {file} was there when the ListingTable was made; if it was moved or deleted "
-            "since, make the table anew and register it with replace=True"
+            "since, run REFRESH TABLE"
         )
         raise
     except Exception as error:

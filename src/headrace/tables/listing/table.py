@@ -46,8 +46,8 @@ class ListingTable(PerScanProvider, CountingProvider):
 
     Everything that needs to look at a file happens here, in the constructor: files are listed, the first one's
     schema becomes the table's, large files are split and every file's statistics are read (``statistics=False``
-    spares that, and no file is skipped by them). Planning then does no I/O. Files that come later are not seen:
-    make the table anew and register it with ``replace=True``.
+    spares that, and no file is skipped by them). Planning then does no I/O. Files that come later are not seen
+    before ``REFRESH TABLE``.
 
     Filters on partition columns are exact and skip whole files; others skip files by their statistics. Files, or
     parts of them, are put together to partitions of about ``partition_bytes``. Where a query reads partition

@@ -120,7 +120,7 @@ def test_table_of_a_catalog_whose_context_is_closed_is_missing(spark: SparkSessi
 
 def test_namespace_default_is_where_use_leads(ctx: hr.SessionContext, orders: str) -> None:
     other = ctx.spark.newSession()
-    other.catalog.setCurrentCatalog(ctx.catalog)
+    other.sql(f"USE {ctx.catalog}")  # before 4.1 setCurrentCatalog asks whichever session was active last
     assert other.catalog.currentDatabase() == "default"
     assert [row.tableName for row in other.sql("SHOW TABLES").collect()] == ["orders"]
     assert other.table("orders").count() == other.table("default.orders").count() == 3

@@ -74,13 +74,14 @@ class Piece:
 
     def _lone_line(self) -> pa.Buffer | None:
         """The text of a JSON file of one line, with an end of line: without one, pyarrow reads nulls for all values."""
-        text = b""
+        parts: list[bytes] = []
         with self.filesystem.open_input_stream(self.path) as file:
             while read := file.read(_JSON_READ_BYTES):
-                text += read
-                if b"\n" in text.strip():
+                part = read if parts else read.lstrip()
+                if b"\n" in part:
                     return None
-        return pa.py_buffer(text + b"\n") if text.strip() else None
+                parts += [part] if part else []
+        return pa.py_buffer(b"".join([*parts, b"\n"])) if parts else None
 
 
 @dataclass(frozen=True)

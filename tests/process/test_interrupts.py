@@ -40,7 +40,7 @@ def interrupted(
         process.wait()
 
 
-@pytest.mark.parametrize("action", ["collect", "show", "stream"])
+@pytest.mark.parametrize("action", ["collect", "show", "stream", "pandas", "insert"])
 def test_ctrl_c_that_ends_a_script_prints_one_line(action: str) -> None:
     """Needs a JVM each, as the script ends."""
     command = [sys.executable, str(SCRIPTS / "interrupted.py"), "--uncaught", action]

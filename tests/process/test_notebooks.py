@@ -71,7 +71,15 @@ threading.Thread(target=interrupt_soon, daemon=True).start()
 
 
 @pytest.mark.daily
-@pytest.mark.parametrize("query", ["ctx.collect('SELECT sum(a) FROM t')", "ctx.sql('SELECT sum(a) FROM t').show()"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "ctx.collect('SELECT sum(a) FROM t')",
+        "ctx.sql('SELECT sum(a) FROM t').show()",
+        "ctx.sql('SELECT sum(a) FROM t').toPandas()",
+        "next(ctx.sql('SELECT a FROM t').where('a > 1').toLocalIterator())",
+    ],
+)
 def test_notebook_cell_that_is_interrupted_shows_one_line_and_cancels_its_query(
     kernel: NotebookClient, query: str
 ) -> None:
@@ -86,6 +94,26 @@ def test_notebook_cell_that_is_interrupted_shows_one_line_and_cancels_its_query(
     assert error.traceback == ["KeyboardInterrupt: the query was cancelled"]
     run("while jobs(): time.sleep(0.05)")
     assert run("ctx.collect('SELECT 1 AS x').to_pylist()").outputs[0].data["text/plain"] == "[{'x': 1}]"
+
+
+@pytest.mark.daily
+def test_notebook_cell_that_is_interrupted_elsewhere_leaves_running_jobs(kernel: NotebookClient) -> None:
+    running = CELL + (
+        "reader = threading.Thread(target=lambda: ctx.sql('SELECT sum(a) FROM t').collect(), daemon=True)\n"
+        "reader.start()\n"
+        "try:\n"
+        "    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    time.sleep(1)\n"
+        "left = jobs()\n"
+        "ctx.spark.sparkContext.cancelAllJobs()\n"
+        "len(left)"
+    )
+    for source in ("import headrace as hr; ctx = hr.SessionContext.get_or_create()", running):
+        cell = nbformat.v4.new_code_cell(source)
+        kernel.nb = nbformat.v4.new_notebook(cells=[cell])
+        outputs = kernel.execute_cell(cell, 0).outputs
+    assert [output.data["text/plain"] for output in outputs if output.output_type == "execute_result"] == ["1"]
 
 
 @pytest.mark.daily

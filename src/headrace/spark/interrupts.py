@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
@@ -15,7 +16,8 @@ _PY4J = "KeyboardInterrupt while sending command."
 _LINE = "KeyboardInterrupt: the query was cancelled"
 _lock = threading.Lock()
 _contexts = 0
-_pyspark_handler: Any = None
+_replaced: Any = None
+"""The handler that was there before ``_interrupted``."""
 
 
 def watch_interrupts() -> None:
@@ -23,19 +25,16 @@ def watch_interrupts() -> None:
 
     PySpark's handler calls the JVM on the main thread's own connection, which is busy where that thread waits for
     ``df.collect()``: the call fails and the query runs on without its caller (seen with 4.3.0). It is replaced, where
-    it is installed. A notebook's kernel has a handler of its own, which cancels nothing. But Py4J logs an interrupted
-    call, with a traceback, on the root logger: a filter there cancels instead.
+    it is installed. So is that of a notebook's kernel, which cancels nothing, and which the kernel installs again for
+    each cell. Py4J logs an interrupted call, with a traceback, on the root logger: a filter there drops the line.
     """
-    global _contexts, _pyspark_handler
+    global _contexts
     with _lock:
         _contexts += 1
         logging.getLogger().addFilter(_cancel_instead)
-        if threading.current_thread() is not threading.main_thread():
-            return
-        handler = signal.getsignal(signal.SIGINT)
-        if getattr(handler, "__module__", None) == "pyspark.core.context":
-            _pyspark_handler = handler
-            signal.signal(signal.SIGINT, _interrupted)
+        _take_signal()
+        if _contexts == 1 and (notebook := notebook_shell()) is not None:
+            notebook.events.register("pre_run_cell", _take_signal)
 
 
 def leave_interrupts() -> None:
@@ -46,8 +45,30 @@ def leave_interrupts() -> None:
         if _contexts:
             return
         logging.getLogger().removeFilter(_cancel_instead)
+        if (notebook := notebook_shell()) is not None:
+            with suppress(ValueError):  # the shell is another one by now
+                notebook.events.unregister("pre_run_cell", _take_signal)
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is _interrupted:
-            signal.signal(signal.SIGINT, _pyspark_handler)
+            signal.signal(signal.SIGINT, _replaced)
+
+
+def notebook_shell() -> Any:
+    """IPython's shell where this process is a notebook's kernel, else None."""
+    ipython: Any = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell if hasattr(shell, "kernel") else None
+
+
+def _take_signal(*_cell: Any) -> None:
+    """Not where a cell has ``await``: the kernel cancels it by a handler of its own."""
+    global _replaced
+    if threading.current_thread() is not threading.main_thread():
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    of_pyspark = getattr(handler, "__module__", None) == "pyspark.core.context"
+    if of_pyspark or (handler is signal.default_int_handler and notebook_shell() is not None):
+        _replaced = handler
+        signal.signal(signal.SIGINT, _interrupted)
 
 
 def in_one_line(error: KeyboardInterrupt) -> None:
@@ -73,12 +94,19 @@ def in_one_line(error: KeyboardInterrupt) -> None:
 
 def _interrupted(_signal: int, frame: FrameType | None) -> NoReturn:
     error = KeyboardInterrupt()
-    _cancel_jobs()
+    is_ours = False
     while frame is not None:
-        if f"{frame.f_globals.get('__name__')}.".startswith(_OURS):
-            in_one_line(error)
-            break
+        is_ours = is_ours or f"{frame.f_globals.get('__name__')}.".startswith(_OURS)
+        if frame.f_code.co_name == "_collect_as_arrow":
+            # toPandas asks in a finally block how its job ended: that it was cancelled would be raised instead of this.
+            server = frame.f_locals.get("jsocket_auth_server")
+            if server is not None:
+                server.getResult = lambda: None
         frame = frame.f_back
+    if is_ours or _replaced is not signal.default_int_handler:
+        _cancel_jobs()  # not the streams in the background of a cell that does something else
+    if is_ours:
+        in_one_line(error)
     raise error
 
 
@@ -89,7 +117,17 @@ def _cancel_instead(record: logging.LogRecord) -> bool:
     if not hasattr(error, "_render_traceback_"):
         _cancel_jobs()
         in_one_line(error)
+    _drop_connection(record.exc_info)
     return False
+
+
+def _drop_connection(raised: Any) -> None:
+    """Close the connection of the interrupted call. Else Py4J would, by a command over those of all other threads too:
+    it breaks the next call ("Answer from Java side is empty"), or fails and logs a BrokenPipeError.
+    """
+    connection = raised[2].tb_frame.f_locals.get("connection")
+    if connection is not None:
+        connection.close()
 
 
 def _cancel_jobs() -> None:

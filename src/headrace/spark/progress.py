@@ -9,6 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from headrace.display import html_lines
+from headrace.spark.interrupts import notebook_shell
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -114,6 +115,4 @@ class _CellBar:
 
 def _notebook_display() -> Any:
     """IPython's ``display`` where this process is a notebook's kernel, else None."""
-    ipython: Any = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return sys.modules["IPython.display"].display if hasattr(shell, "kernel") else None
+    return None if notebook_shell() is None else sys.modules["IPython.display"].display

@@ -11,8 +11,6 @@ import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame
 
 import headrace as hr
 
@@ -45,19 +43,11 @@ def read(ctx: hr.SessionContext, action: str) -> dict[str, object]:
             for _ in ctx.execute_stream("SELECT sum(a) FROM stream"):
                 pass
         else:
-            collect(ctx.sql(f"SELECT a FROM {action} WHERE a > 0"))
+            ctx.sql(f"SELECT a FROM {action} WHERE a > 0").collect()
     except KeyboardInterrupt:
         found["interrupted"] = True
     producer.join(20)
     return found
-
-
-def collect(frame: DataFrame) -> None:
-    """As a user does. PySpark's handler of Ctrl-C asks the JVM to cancel; now and then Py4J loses an answer by it."""
-    try:
-        frame.collect()
-    except Py4JError as error:
-        raise KeyboardInterrupt from error
 
 
 def read_uncaught(ctx: hr.SessionContext, action: str) -> None:
@@ -74,6 +64,11 @@ def read_uncaught(ctx: hr.SessionContext, action: str) -> None:
         ctx.collect("SELECT sum(a) FROM t")
     elif action == "show":
         ctx.sql("SELECT sum(a) FROM t").show()
+    elif action == "pandas":
+        ctx.sql("SELECT sum(a) FROM t").toPandas()
+    elif action == "insert":
+        ctx.register_table("written", hr.MemTable(SCHEMA.empty_table()))
+        ctx.sql("INSERT INTO written SELECT a FROM t")
     else:
         list(ctx.execute_stream("SELECT a FROM t"))
 

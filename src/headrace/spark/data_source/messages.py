@@ -80,8 +80,8 @@ class MessageReader:
         self._classes: dict[tuple[str, type], type] = {}
 
     def read(self, text: Any) -> WriterCommitMessage:
-        """Never runs code of a class that the text names. Raises WriteError for a text that ``encode_message`` did not
-        make, and for a class that is not loaded.
+        """Never runs code of a class that the text names, but for ``__hash__`` and ``__eq__`` of keys. Raises
+        WriteError for a text that ``encode_message`` did not make, and for a class that is not loaded.
         """
         try:
             message = self._value(json.loads(text))

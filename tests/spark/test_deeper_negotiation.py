@@ -271,6 +271,23 @@ def test_partial_aggregates_that_spark_would_merge_wrongly_are_refused(
     assert answers.requests[-1].aggregation is None
 
 
+@pytest.mark.parametrize("answer", [hr.AggregatePushdown.PARTIAL, hr.AggregatePushdown.UNSUPPORTED])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(DISTINCT 1), sum(n) FROM t",
+        "SELECT count(DISTINCT 'a') FROM t WHERE n < 0",
+        "SELECT k, count(DISTINCT 1) + count(DISTINCT 2), count(*) FROM t GROUP BY k",
+        "SELECT sum(DISTINCT c) FROM (SELECT k, count(*) AS c FROM t GROUP BY k)",
+    ],
+)
+def test_distinct_count_of_a_literal_is_one_where_partial_results_are_merged(
+    ctx: hr.SessionContext, answers: Answers, answer: hr.AggregatePushdown, query: str
+) -> None:
+    answers.aggregate = answer  # Spark offers the count as count(*), also to Headrace's stage
+    same(ctx, query)
+
+
 def test_aggregates_over_a_filter_that_spark_keeps_are_not_offered(ctx: hr.SessionContext, answers: Answers) -> None:
     answers.aggregate = hr.AggregatePushdown.COMPLETE
     same(ctx, "SELECT count(*) FROM t WHERE k RLIKE 'a|b'")

@@ -2,6 +2,7 @@ package org.headrace.spark.scan;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
@@ -18,8 +19,14 @@ import org.headrace.spark.planner.Words;
 final class AggregationJson {
   private AggregationJson() {}
 
-  /** The aggregation in JSON, or null where a part of it has no faithful form. */
+  /**
+   * The aggregation in JSON, or null where a part of it has no faithful form. Spark has the count of rows once; a second
+   * is {@code count(DISTINCT 1)} (see DistinctLiteralRule), and nothing tells which of the two.
+   */
   static ObjectNode of(Aggregation aggregation) {
+    if (Arrays.stream(aggregation.aggregateExpressions()).filter(CountStar.class::isInstance).count() > 1) {
+      return null;
+    }
     ObjectNode node = Planners.JSON.createObjectNode();
     ArrayNode groups = node.putArray(Words.GROUPS);
     for (Expression group : aggregation.groupByExpressions()) {

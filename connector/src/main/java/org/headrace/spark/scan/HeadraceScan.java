@@ -45,6 +45,7 @@ public final class HeadraceScan
   private volatile PlannedRange range;
   private volatile boolean isStream;
   private volatile boolean isRepeated;
+  private volatile boolean isPartial;
 
   HeadraceScan(Negotiation negotiation, String table, StructType readSchema, JsonNode plan) {
     this.negotiation = negotiation;
@@ -87,6 +88,17 @@ public final class HeadraceScan
   /** Whether it is read as a stream, one range after the other. */
   public boolean isStream() {
     return isStream;
+  }
+
+  /** From here on this scan gives partial results of an aggregation, which Spark merges. */
+  HeadraceScan asPartial() {
+    isPartial = true;
+    return this;
+  }
+
+  /** Whether Spark merges its rows, which are partial results of an aggregation. */
+  boolean hasPartialResults() {
+    return isPartial;
   }
 
   /** Which session context answers for the table. */

@@ -54,6 +54,7 @@ public final class HeadraceScanBuilder
   private final List<Predicate> pushed = new ArrayList<>();
   private StructType columns;
   private boolean cutByPython;
+  private boolean isPartial;
 
   public HeadraceScanBuilder(String context, String tableId, String tableName, StructType schema) {
     this(context, tableId, tableName, schema, null);
@@ -174,6 +175,7 @@ public final class HeadraceScanBuilder
       return false;
     }
     columns = (StructType) DataType.fromJson(answered.get(Words.SCHEMA).toString());
+    isPartial = !answered.get(Words.ANSWER).asText().equals(Words.COMPLETE);
     return true;
   }
 
@@ -226,6 +228,7 @@ public final class HeadraceScanBuilder
     for (JsonNode added : plan.get(Words.ADDED_COLUMNS)) {
       columns = columns.add(schema.apply(added.asText()));
     }
-    return new HeadraceScan(negotiation, tableName, columns, plan);
+    HeadraceScan scan = new HeadraceScan(negotiation, tableName, columns, plan);
+    return isPartial ? scan.asPartial() : scan;
   }
 }

@@ -15,7 +15,12 @@ public final class ScanRules {
   public static void install(SparkSession session, List<Rule<LogicalPlan>> others) {
     List<Rule<LogicalPlan>> rules =
         new ArrayList<>(
-            List.of(new RecursionRule(), new NestedFiltersRule(), new WithheldKeysRule(), new GroupedPromisesRule()));
+            List.of(
+                new RecursionRule(),
+                new NestedFiltersRule(),
+                new WithheldKeysRule(),
+                new GroupedPromisesRule(),
+                new DistinctLiteralRule()));
     rules.addAll(others);
     synchronized (ScanRules.class) { // two threads may load catalogs of one session
       List<Rule<LogicalPlan>> all =

@@ -29,7 +29,8 @@ class SimpleTable(TableProvider):
     ``function()`` or ``function(request)``: it is given the ScanRequest if it has a parameter without a default,
     or if its first one is named ``request``. It returns what ``ExecutionPlan.execute`` may return (best a
     generator of RecordBatches, async or not) with the table's columns; one that takes the request may return just the
-    requested columns, which stand there in the table's order. It is called when Spark reads, not when it plans, and may be called again for the same scan.
+    requested columns, which the request has in the table's order. It is called when Spark reads, not when it plans, and
+    may be called again for the same scan.
 
     ``placement``: EXECUTORS pickles the function and runs it in Spark's Python workers; DRIVER runs it in this
     process, where it may use open connections and other live objects.

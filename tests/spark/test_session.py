@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import headrace as hr
+from headrace.spark import launch
 from producing import BOTH_PLACEMENTS, NUMBERS, FunctionPlan, FunctionTable, numbers, ten_rows, wait_until
 
 pytestmark = pytest.mark.core
@@ -557,3 +558,22 @@ def test_same_name_registered_by_many_threads_is_won_by_one(ctx: hr.SessionConte
 def test_plan_class_is_what_scan_returned(ctx: hr.SessionContext) -> None:
     ctx.register_table("t", FunctionTable(ten_rows))
     assert FunctionPlan.__name__ in ctx.table("t")._jdf.queryExecution().toString()
+
+
+@pytest.mark.parametrize("arguments", [("spark://host:7077", {}), (None, {"spark.master": "spark://host:7077"})])
+def test_start_on_a_cluster_gets_no_settings_of_one_machine(
+    arguments: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NotStarted(Exception):
+        pass
+
+    def refuse(settings: dict[str, str]) -> None:
+        raise NotStarted(settings)
+
+    monkeypatch.setattr(launch, "is_running", lambda: False)
+    monkeypatch.setattr(launch, "start_quietly", refuse)
+    with pytest.raises(NotStarted) as raised:
+        launch.start(*arguments)
+    settings = raised.value.args[0]
+    assert settings["spark.master"] == "spark://host:7077"
+    assert not {"spark.driver.host", "spark.python.unix.domain.socket.enabled"} & settings.keys()

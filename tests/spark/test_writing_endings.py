@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ from pyspark.sql import SparkSession
 
 import headrace as hr
 from headrace.errors import HeadraceError, ProviderError, ScanEndedError
+from headrace.negotiate.registry import RegisteredTable
+from headrace.spark.task_places import TaskPlaces
+from headrace.spark.writes import Writes
+from headrace.transport.endpoint import Endpoint
 from producing import wait_until
 from write_faults import Fault
 from written_files import FilePlan, FileTable
@@ -294,3 +298,40 @@ def test_commit_of_a_context_that_closed_is_a_named_error(spark: SparkSession, t
     assert "the Headrace session context behind this table is closed" in str(failed[0])
     assert table.rows() == []
     assert json.dumps(table.calls("abort")) == '[["abort", [false]]]'
+
+
+@pytest.mark.parametrize("message", ["no JSON", "9" * 5000, "[" * 100_000], ids=["text", "number", "depth"])
+def test_write_with_a_message_that_cannot_be_read_is_aborted(message: str) -> None:
+    aborted: list[Any] = []
+
+    class Plan(hr.WritePlan):
+        placement = hr.Placement.DRIVER
+
+        def write(self, task: hr.WriteTask, batches: Iterator[pa.RecordBatch]) -> hr.Message:
+            return None
+
+        def commit(self, messages: Sequence[hr.Message]) -> None:
+            pytest.fail("it has no messages")
+
+        def abort(self, messages: Sequence[hr.Message | None]) -> None:
+            aborted.extend(messages)
+
+    class Table(hr.MemTable):
+        def insert(self, request: hr.WriteRequest) -> hr.WritePlan:
+            return Plan()
+
+    table = RegisteredTable.of("t", Table({"a": [1]}))
+    endpoint = Endpoint()
+    try:
+        writes = Writes(lambda _id: table, TaskPlaces(endpoint, "", "", True))
+        start = {"mode": "append", "filters": [], "query": "q", "epoch": None, "options": {}, "partitions": 2}
+        question = {"table": table.id, "write": "w", "messages": ["1", message]}
+        writes.answers["begin_write"]({**question, **start})
+        with pytest.raises((ValueError, RecursionError)):
+            writes.answers["commit_write"](question)
+        writes.answers["abort_write"](question)
+    finally:
+        endpoint.close()
+    assert aborted == [1, None]
+    assert len(writes) == 0
+    assert endpoint._tickets == {}

@@ -98,6 +98,22 @@ def test_simple_table_any_data_is_read_whole_and_as_requested(kind: str) -> None
             assert found == [{name: row[name] for name in columns} for row in ROWS]
 
 
+@pytest.mark.parametrize("order", [["a", "b"], ["b", "a"]])
+def test_simple_table_tuples_keep_their_columns_in_any_order_of_the_request(order: list[str]) -> None:
+    schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
+    wanted = pa.schema([schema.field(name) for name in order])
+    asked = []
+
+    def function(request: hr.ScanRequest) -> Iterator[Any]:
+        asked.append(request.projection)
+        yield [(1, 10), (2, 20)]
+
+    plan = hr.SimpleTable(schema, function).scan(hr.ScanRequest(wanted, tuple(order)))
+    found = rows_of(PartitionStream(ScanTask("t", plan, plan.schema, wanted, None), 0, StopFlag()))
+    assert found == [{"a": 1, "b": 10}, {"a": 2, "b": 20}]
+    assert asked == [("a", "b")]
+
+
 @pytest.mark.parametrize("kind", ["table", "rows", "pandas"])
 def test_sorted_table_cuts_any_data_to_the_first_rows(kind: str) -> None:
     inner = FunctionTable(lambda _: iter([KINDS[kind](), KINDS[kind]()]), schema=SCHEMA)

@@ -55,7 +55,8 @@ def start(master: str | None, config: Mapping[str, Any]) -> Launched:
     """
     if is_running():
         return adopt(running(master, config))
-    settings = {**_defaults(master), **{key: _text(value) for key, value in config.items()}}
+    own = {key: _text(value) for key, value in config.items()}
+    settings = {**_defaults(own.get("spark.master", master or "local[*]")), **own}
     if settings["spark.master"].startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's default is whatever python3 is on PATH
     # PySpark prints failed queries a second time, as JSON and as warnings; here the exception says it all.
@@ -196,10 +197,10 @@ def package_archive(directory: str) -> Path:
     return archive
 
 
-def _defaults(master: str | None) -> dict[str, str]:
+def _defaults(master: str) -> dict[str, str]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     settings = {
-        "spark.master": master or "local[*]",
+        "spark.master": master,
         "spark.app.name": "headrace",
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
@@ -207,7 +208,7 @@ def _defaults(master: str | None) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         **versions.session_defaults(),
     }
-    if settings["spark.master"].startswith("local"):
+    if master.startswith("local"):
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",

@@ -174,7 +174,7 @@ class SessionContext:
         runs, whatever the provider can do.
 
         With ``replace``, queries that other threads run meanwhile give the old rows or the new ones. A DataFrame that
-        was made before gives the old rows.
+        was made before gives the old rows; of a Spark Connect session the new ones.
 
         Asks a provider for its ``schema`` exactly once, on this thread; what it raises reaches you unchanged. Raises
         TableExistsError if the name is taken (by a table of this context or a temporary view of the session)

@@ -142,8 +142,7 @@ class Writes:
 
     def _abort(self, question: dict[str, Any]) -> dict[str, Any]:
         """Never raises what the user's ``abort`` does: the error for which it is called is the one to tell."""
-        messages = [None if message is None else json.loads(message) for message in question[words.MESSAGES]]
-        self._end(question[words.WRITE], messages)
+        self._end(question[words.WRITE], [_readable(message) for message in question[words.MESSAGES]])
         return {}
 
     def _end(self, write_id: str, messages: list[Any]) -> None:
@@ -193,6 +192,14 @@ class Writes:
                 f"the table {table.name!r} is read-only: it was registered with read_only=True, itself or its catalog"
             )
         return table
+
+
+def _readable(message: str | None) -> Any:
+    """What a task has answered, for ``abort``, which is called all the same: None for what is no message."""
+    try:
+        return None if message is None else json.loads(message)
+    except (ValueError, RecursionError):  # a worker may send anything
+        return None
 
 
 def _filters(question: dict[str, Any], table: RegisteredTable) -> list[Expr]:

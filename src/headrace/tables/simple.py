@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -28,7 +29,8 @@ class SimpleTable(TableProvider):
     ``function()`` or ``function(request)``: it is given the ScanRequest if it has a parameter without a default,
     or if its first one is named ``request``. It returns what ``ExecutionPlan.execute`` may return (best a
     generator of RecordBatches, async or not) with the table's columns; one that takes the request may return just the
-    requested columns. It is called when Spark reads, not when it plans, and may be called again for the same scan.
+    requested columns, which the request has in the table's order. It is called when Spark reads, not when it plans, and
+    may be called again for the same scan.
 
     ``placement``: EXECUTORS pickles the function and runs it in Spark's Python workers; DRIVER runs it in this
     process, where it may use open connections and other live objects.
@@ -79,12 +81,17 @@ class FunctionPlan(ExecutionPlan):
 
 
 class RequestPlan(FunctionPlan):
-    """Calls ``function(request)``, whose batches have the request's schema or the table's."""
+    """Calls ``function(request)``, whose batches have the request's schema or the table's.
+
+    The function's request has its columns in the table's order: tuples of all columns are then the same in both.
+    """
 
     def __init__(
         self, schema: pa.Schema, function: Callable[..., BatchSource], request: ScanRequest, placement: Placement
     ) -> None:
-        super().__init__(request.schema, function, request, placement)
+        needed = pa.schema([request.schema.field(name) for name in schema.names if name in request.projection])
+        ordered = dataclasses.replace(request, schema=needed, projection=tuple(needed.names))
+        super().__init__(request.schema, function, ordered, placement)
         self._table_schema = schema
 
     def execute(self, partition: int) -> Iterator[Any]:
@@ -93,7 +100,7 @@ class RequestPlan(FunctionPlan):
         try:
             batches = batch_iterator(source, self.describe())
             for item in batches:
-                for batch in batches_within(item, self.schema, self._table_schema):
+                for batch in batches_within(item, self._request.schema, self._table_schema):
                     yield self._requested(batch)
         finally:
             close_sources(batches, source)
@@ -106,15 +113,16 @@ class RequestPlan(FunctionPlan):
         if not isinstance(batch, pa.RecordBatch) or same_columns(batch.schema, self.schema):
             return batch  # where it is not a batch, Headrace's own check says so
         names = self.schema.names
-        if sorted(batch.schema.names) == sorted(self._table_schema.names):
-            batch = batch.select(names)
-        elif sorted(batch.schema.names) != sorted(names):
+        if sorted(batch.schema.names) not in (sorted(self._table_schema.names), sorted(names)):
             raise SchemaMismatchError(
                 f"{self.describe()} yielded a batch that has neither the request's schema nor the table's\n"
                 f"requested:\n{indented(self.schema)}\nthe table's:\n{indented(self._table_schema)}\n"
                 f"found:\n{indented(batch.schema)}\n"
                 f"{nearest_difference((self.schema, self._table_schema), batch.schema)}"
             )
+        batch = batch.select(names)
+        if same_columns(batch.schema, self.schema):
+            return batch
         if batch_converter(batch.schema, self.schema) is None:  # a struct may have more fields than are requested
             unpruned = pa.schema([self._table_schema.field(name) for name in names])
             convert = batch_converter(batch.schema, unpruned)

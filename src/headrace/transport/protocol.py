@@ -11,7 +11,7 @@ import hmac
 import struct
 
 PROTOCOL_VERSION = 6  # of frames, handshakes and worker requests
-PLANNER_VERSION = 3  # of what the driver's JVM asks while planning, in QUESTION frames
+PLANNER_VERSION = 4  # of what the driver's JVM asks while planning, in QUESTION frames
 
 
 # Frames, in both directions

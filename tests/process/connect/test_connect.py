@@ -145,8 +145,11 @@ def test_connect_context_registers_replaces_and_forgets(ctx: hr.SessionContext, 
     ctx.register_table("t", FunctionTable(ten_rows))
     with pytest.raises(hr.TableExistsError):
         ctx.register_table("t", FunctionTable(ten_rows))
+    before = ctx.table("t")
+    assert before.count() == 10
     ctx.register_table("t", FunctionTable(ten_rows, partitions=2), replace=True)
     assert spark.table("t").count() == 20
+    assert before.count() == 20  # the server analyses a query for each run
     assert ctx.table_names() == ["t"]
     assert ctx.deregister_table("t") is True
     assert ctx.deregister_table("t") is False

@@ -123,13 +123,13 @@ def _verified(scan: PlannedScan) -> list[str]:
 def _scan_lines(number: int, scan: PlannedScan, runs: str = "") -> list[str]:
     request = scan.request
     columns = ", ".join(map(str, request.projection)) or "none"
-    counted = " (rows are only counted)" if scan.only_counts else ""
+    why = " (rows are only counted)" if scan.only_counts else ""
     return [
         f"scan {number}: {scan.table.name} ({scan.table.provider_name}: {scan.plan_text})",
         *([] if scan.between is None else [f"  range         {range_text(scan.between)}"]),
         f"  runs in       {_placement(scan)}{runs}",
         f"  partitions    {scan.partitioning.n}" + ("" if scan.partitioning.n else "  [the scan gives no rows]"),
-        f"  columns       {columns}{counted}  [{len(request.projection)} of {len(scan.table.schema)}]",
+        f"  columns       {columns}{why}  [{len(request.projection)} of {len(scan.table.schema)}]",
         *_labelled("filters", [_filter_line(offered, again=scan.filters_come_back) for offered in scan.filters]),
     ]
 

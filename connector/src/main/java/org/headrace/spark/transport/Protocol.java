@@ -15,7 +15,7 @@ import javax.crypto.spec.SecretKeySpec;
  */
 public final class Protocol {
   public static final int PROTOCOL_VERSION = 6;
-  public static final int PLANNER_VERSION = 3;
+  public static final int PLANNER_VERSION = 4;
 
   public static final int SCHEMA = 1;
   public static final int BATCH = 2;

@@ -15,8 +15,8 @@ from pushing import Producer, filled, rows
 
 RULES = dict.fromkeys(
     (
-        *("NestedFiltersRule", "WithheldKeysRule", "GroupedPromisesRule"),
-        *("SingleScanRule", "BareNameRule", "PrunedStreamRule"),
+        *("NestedFiltersRule", "RecursionRule", "WithheldKeysRule", "GroupedPromisesRule", "DistinctLiteralRule"),
+        *("SingleScanRule", "BareNameRule", "PrunedStreamRule", "RowChangesRule"),
     ),
     1,
 )

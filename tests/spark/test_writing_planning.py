@@ -82,7 +82,9 @@ def test_update_and_merge_are_refused_with_advice_that_works(
 ) -> None:
     ctx.register_table("t", hr.MemTable(pa.table({"id": [1, 2], "name": ["a", "a"]})))
     for name in ("t", f"{ctx.catalog}.t"):
-        with pytest.raises(WriteError, match=r"does not work on the table 't'.*INSERT OVERWRITE \w+\.t .*DELETE.*upsert_on"):
+        with pytest.raises(
+            WriteError, match=r"does not work on the table 't'.*INSERT OVERWRITE \w+\.t .*DELETE.*upsert_on"
+        ):
             ctx.collect(statement.format(name))
         with pytest.raises(AnalysisException, match="WriteError"):
             spark.sql(statement.format(name))

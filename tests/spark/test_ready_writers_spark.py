@@ -191,6 +191,20 @@ def test_rows_of_a_cached_table_are_deleted(
     kept.unpersist()
 
 
+def test_rows_of_a_table_with_a_cached_view_are_deleted(spark: SparkSession, ctx: hr.SessionContext) -> None:
+    ctx.register_table("t", hr.MemTable(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]})))
+    for view, columns in (("all_of_it", "*"), ("renamed", "id AS name, name AS id"), ("some", "name")):
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS SELECT {columns} FROM t")
+        spark.sql(f"CACHE TABLE {view}")
+    spark.sql("DELETE FROM t WHERE id = 1")
+    assert (ids(spark, "t"), spark.table("all_of_it").count()) == ([2, 3], 2)
+    spark.sql("DELETE FROM t WHERE name = 'b'")
+    assert (ids(spark, "t"), spark.table("renamed").count(), spark.table("some").count()) == ([3], 1, 1)
+    for view in ("all_of_it", "renamed", "some"):
+        spark.sql(f"UNCACHE TABLE {view}")
+        spark.catalog.dropTempView(view)
+
+
 def test_condition_in_another_case_replaces_and_deletes_rows(
     spark: SparkSession, ctx: hr.SessionContext, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -81,7 +82,9 @@ def test_update_and_merge_are_refused_with_advice_that_works(
 ) -> None:
     ctx.register_table("t", hr.MemTable(pa.table({"id": [1, 2], "name": ["a", "a"]})))
     for name in ("t", f"{ctx.catalog}.t"):
-        with pytest.raises(WriteError, match=r"does not work on the table 't'.*INSERT OVERWRITE t.*DELETE.*upsert_on"):
+        with pytest.raises(
+            WriteError, match=r"does not work on the table 't'.*INSERT OVERWRITE \w+\.t .*DELETE.*upsert_on"
+        ):
             ctx.collect(statement.format(name))
         with pytest.raises(AnalysisException, match="WriteError"):
             spark.sql(statement.format(name))
@@ -90,6 +93,30 @@ def test_update_and_merge_are_refused_with_advice_that_works(
     ctx.collect("DELETE FROM t WHERE id = 2")
     ctx.collect("INSERT INTO t VALUES (2, 'c')")
     assert sorted(map(tuple, ctx.sql("SELECT * FROM t").collect())) == [(1, "b"), (2, "c")]
+
+
+@pytest.mark.parametrize("cached", [False, True])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE `my table` SET id = 2",
+        "MERGE INTO `my table` AS t USING (SELECT 1L AS id) AS s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    ],
+)
+def test_advice_for_a_name_that_has_to_be_quoted_and_a_cached_table_works(
+    ctx: hr.SessionContext, spark: SparkSession, statement: str, cached: bool
+) -> None:
+    ctx.register_table("my table", hr.MemTable(pa.table({"id": [1]})))
+    kept = ctx.table("my table")
+    if cached:
+        kept.cache().count()
+    with pytest.raises(WriteError, match="does not work on the table 'my table'") as caught:
+        ctx.collect(statement)
+    advice = re.search("INSERT OVERWRITE (.+) SELECT .* FROM (.+) with all", str(caught.value))
+    assert advice is not None
+    spark.sql(f"INSERT OVERWRITE {advice[1]} SELECT id + 1 FROM {advice[2]}")
+    assert [row.id for row in spark.table("`my table`").collect()] == [2]
+    kept.unpersist()
 
 
 def test_push_table_says_that_its_rows_come_from_its_sink(ctx: hr.SessionContext) -> None:

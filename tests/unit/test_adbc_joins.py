@@ -148,9 +148,11 @@ def test_join_with_filters_aggregate_and_limit_is_one_query(lite: str) -> None:
     customers.offer_filters([hr.Comparison("=", hr.Column("name"), literal("ann", pa.string()))])
     columns = ((("id", "id"), ("customer", "customer")), (("id", "id_1"), ("name", "name")))
     assert orders.offer_join(customers, "left", columns, equal("customer", "id_1")).joined is not None
+    orders_sql = '(SELECT `id` AS "id", `customer` AS "customer", `code` AS "code", `v` AS "v" FROM "orders") AS t'
+    customers_sql = '(SELECT `id` AS "id", `name` AS "name", `code` AS "code", `v` AS "v" FROM "customers") AS t'
     source = (
-        '(SELECT "id" AS "id", "customer" AS "customer" FROM "orders" WHERE ("id" > 1)) AS l LEFT JOIN '
-        '(SELECT "id" AS "id_1", CAST("name" AS TEXT) AS "name" FROM "customers" '
+        f'(SELECT "id" AS "id", "customer" AS "customer" FROM {orders_sql} WHERE ("id" > 1)) AS l LEFT JOIN '
+        f'(SELECT "id" AS "id_1", CAST("name" AS TEXT) AS "name" FROM {customers_sql} '
         """WHERE ("name" COLLATE BINARY = 'ann')) AS r ON "customer" = "id_1\""""
     )
     columns_sql = '"id" AS "id", "customer" AS "customer", "id_1" AS "id_1", "name" AS "name"'

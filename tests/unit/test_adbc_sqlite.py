@@ -56,6 +56,27 @@ def test_sqlite_types_hold_where_many_first_rows_are_null(database: sqlite3.Conn
     assert found["free"][-1].as_py() == "f80009"
 
 
+def test_sqlite_column_that_is_gone_is_an_error(database: sqlite3.Connection) -> None:
+    """SQLite takes a name in double quotes, of which it knows no column, for text."""
+    database.execute('CREATE TABLE "t`" (id INTEGER, "a`b" TEXT)')
+    database.execute("INSERT INTO \"t`\" VALUES (1, 'x')")
+    database.commit()
+    provider = hr.AdbcTable("sqlite", path_of(database), ["t`"])
+    assert table_of(provider).to_pylist() == [{"id": 1, "a`b": "x"}]
+    schema = provider.schema()
+    database.execute('ALTER TABLE "t`" RENAME COLUMN "a`b" TO other')
+    name, other = hr.Column("a`b"), hr.Literal("y", pa.string())
+    plan = provider.scan(hr.ScanRequest(schema, tuple(schema.names)))
+    for refused in (
+        lambda: list(plan.execute(0)),
+        provider.refresh,
+        lambda: provider.delete((hr.Comparison("!=", name, other),)),
+    ):
+        with pytest.raises(Exception, match="no such column: a`b"):
+            refused()
+    assert database.execute('SELECT count(*) FROM "t`"').fetchone() == (1,)
+
+
 def test_sqlite_empty_table_has_its_types(database: sqlite3.Connection) -> None:
     found = table_of(hr.AdbcTable("sqlite", filled(database, 0, 0), "main.t", "id"))
     assert found.num_rows == 0

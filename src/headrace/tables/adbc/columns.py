@@ -73,8 +73,13 @@ def qualified(table: Sequence[str]) -> str:
     return ".".join(map(quoted, table))
 
 
-def derived(columns: Sequence[DatabaseColumn], source: str) -> str:
-    """What stands after FROM so that each column's name stands for its ``sql``: ``source`` itself where it does."""
+def derived(columns: Sequence[DatabaseColumn], source: str, dialect: str | None) -> str:
+    """What stands after FROM so that each column's name stands for its ``sql``: ``source`` itself where it does.
+
+    SQLite takes a name in double quotes for text where the table has lost that column, but never one in grave accents.
+    """
+    if dialect == "sqlite":
+        columns = [replace(column, sql="`" + column.name.replace("`", "``") + "`") for column in columns]
     if all(column.sql == quoted(column.name) for column in columns):
         return source
     return f"(SELECT {', '.join(f'{column.sql} AS {quoted(column.name)}' for column in columns)} FROM {source}) AS t"

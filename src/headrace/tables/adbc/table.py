@@ -132,7 +132,7 @@ class AdbcTable(AdbcRelation, StreamProvider, WritableProvider):
                 columns = [
                     replace(column, sql=null_out_of_range(column.sql, column.type, driver)) for column in columns
                 ]
-            self._source = derived(columns, qualified(self._table))
+            self._source = derived(columns, qualified(self._table), self._access.dialect)
             self._compared = {column.name for column in columns if column.sql == quoted(column.name)}
             by_name = {column.name: replace(column, sql=quoted(column.name)) for column in columns}
             for name in (self._partition_on, *(key.column for key in self._order_by), *self._upsert_on):
@@ -147,9 +147,13 @@ class AdbcTable(AdbcRelation, StreamProvider, WritableProvider):
         return schema
 
     def refresh(self) -> None:
-        """Asks the database again for the ends of ``partition_on`` and the number of rows it estimates."""
+        """Asks the database again for the ends of ``partition_on`` and the number of rows it estimates.
+
+        Raises the driver's error where the table is gone.
+        """
         described, ranges = self._description(), self._key_ranges
         with self._access.connected() as cursor:
+            self._check_source(cursor)
             if self._partition_on is not None:
                 ranges = self._ranges(cursor, described.columns[self._partition_on])
             statistics = self._estimate(cursor)
@@ -220,7 +224,13 @@ class AdbcTable(AdbcRelation, StreamProvider, WritableProvider):
     def delete(self, filters: tuple[Expr, ...]) -> None:
         target = self._target()
         with self._access.connected(writes=True) as cursor:
+            self._check_source(cursor)
             cursor.execute(target.delete_sql(self._where(filters)))
+
+    def _check_source(self, cursor: Any) -> None:
+        """Raises the driver's error where the table is gone, or in SQLite a column, which it would take for text."""
+        cursor.execute(f"SELECT 1 FROM {self._source} WHERE 1 = 0")
+        cursor.fetchall()
 
     def _target(self) -> AdbcTarget:
         """Raises WriteError for a driver whose SQL is not known, and for a table that is gone."""

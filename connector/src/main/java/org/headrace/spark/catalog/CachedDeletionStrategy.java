@@ -5,8 +5,6 @@ import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
-import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.SparkPlan;
 import org.apache.spark.sql.execution.SparkStrategy;
@@ -41,15 +39,11 @@ final class CachedDeletionStrategy extends SparkStrategy {
     return CollectionConverters.asScala(List.<SparkPlan>of()).toList();
   }
 
-  /** The table that a cached plan shows as it is; null for other plans. */
+  /** The table of which a cached plan has the rows and columns as they are, a view too; null for other plans. */
   private static DataSourceV2Relation table(LogicalPlan plan) {
-    if (plan instanceof SubqueryAlias alias) {
-      return table(alias.child());
-    }
-    if (plan instanceof View view) {
-      return table(view.child());
-    }
-    return plan instanceof DataSourceV2Relation relation ? relation : null;
+    Seq<LogicalPlan> leaves = plan.collectLeaves();
+    boolean shown = leaves.size() == 1 && leaves.head() instanceof DataSourceV2Relation && plan.sameResult(leaves.head());
+    return shown ? (DataSourceV2Relation) leaves.head() : null;
   }
 
   /** A condition on the cached columns as one on the table's, which are the same in the same order. */

@@ -4,7 +4,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
 import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.rules.Rule;
-import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.execution.columnar.InMemoryRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2ScanRelation;
 import org.headrace.spark.planner.Planners;
@@ -27,21 +27,26 @@ public final class RowChangesRule extends Rule<LogicalPlan> {
 
   private static void check(String statement, LogicalPlan target) {
     for (LogicalPlan leaf : CollectionConverters.asJava(target.collectLeaves())) {
-      if (table(leaf) instanceof HeadraceTable table) {
+      if (leaf instanceof InMemoryRelation cached) {
+        check(statement, cached.cacheBuilder().logicalPlan());
+      }
+      DataSourceV2Relation relation = relation(leaf);
+      if (relation != null && relation.table() instanceof HeadraceTable table) {
+        String name = relation.name(); // quoted where that is needed
         throw Planners.failed(
             "WriteError",
-            statement + " does not work on the table '" + table.name() + "'. To change rows of it: INSERT OVERWRITE "
-                + table.name() + " SELECT ... FROM " + table.name() + " with all of its rows as they should be, or DELETE"
-                + " the rows and INSERT them anew, where its provider can; in a database, INSERT INTO a table that is"
-                + " registered as AdbcTable(..., upsert_on=[...]), which replaces the rows of equal keys");
+            statement + " does not work on the table '" + table.name() + "'. To change rows of a table that can be written"
+                + " to: INSERT OVERWRITE " + name + " SELECT ... FROM " + name + " with all of its rows as they should be,"
+                + " or DELETE the rows and INSERT them again, where its provider can; in a database, INSERT INTO a table"
+                + " that is registered as AdbcTable(..., upsert_on=[...]), which replaces the rows of equal keys");
       }
     }
   }
 
-  private static Table table(LogicalPlan leaf) {
+  private static DataSourceV2Relation relation(LogicalPlan leaf) {
     if (leaf instanceof DataSourceV2ScanRelation scanned) {
-      return scanned.relation().table();
+      return scanned.relation();
     }
-    return leaf instanceof DataSourceV2Relation relation ? relation.table() : null;
+    return leaf instanceof DataSourceV2Relation relation ? relation : null;
   }
 }

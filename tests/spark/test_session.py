@@ -172,6 +172,23 @@ def test_replaced_table_is_kept_until_no_frame_of_it_is_left(ctx: hr.SessionCont
     wait_until(is_forgotten, what="the end of the replaced table")
 
 
+def test_frame_made_before_many_replacements_gives_the_newest_rows_of_the_same_columns(ctx: hr.SessionContext) -> None:
+    ctx.register_table("t", offset(0))
+    frame, by_catalog = ctx.table("t"), ctx.sql(f"SELECT * FROM {ctx.catalog}.t")
+    for number in range(1, 20):
+        ctx.register_table("t", offset(100 * number), replace=True)
+        ctx.table("t")
+    assert [row.a for row in frame.collect()] == [1900, 1901, 1902]
+    assert by_catalog.count() == 3
+    ctx.register_table("t", pa.table({"b": [1]}), replace=True)
+    unplanned = ctx.table("t")
+    for number in range(20):
+        ctx.register_table("t", offset(number), replace=True)
+        ctx.table("t")
+    with pytest.raises(hr.HeadraceError, match="replaced"):
+        ctx.collect(unplanned)
+
+
 def test_register_table_replacing_with_a_bad_provider_keeps_the_old(ctx: hr.SessionContext) -> None:
     ctx.register_table("t", offset(0))
     with pytest.raises(hr.RegistrationError):

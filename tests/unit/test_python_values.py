@@ -39,8 +39,43 @@ VALUES: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {
     ),
     "lists": (pa.list_(pa.int64()), [[1, pd.NA], pd.NA, np.array([np.int64(3)])], [[1, None], None, [3]]),
     "object arrays": (pa.list_(pa.int64()), [np.array([1, pd.NA], dtype=object)], [[1, None]]),
+    "maps": (pa.map_(pa.string(), pa.int64()), [[("a", pd.NA), ("b", np.int8(1))]], [[("a", None), ("b", 1)]]),
     "structs": (pa.struct([("a", pa.date32())]), [{"a": pd.NaT}, {"a": DAY}], [{"a": None}, {"a": DAY}]),
 }
+
+
+PAIR = pa.struct([("a", pa.int64()), ("b", pa.string())])
+
+
+class Pair(NamedTuple):
+    b: Any
+    a: Any
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ((1, "x"), {"a": 1, "b": "x"}),
+        ((pd.NA, "x"), {"a": None, "b": "x"}),
+        (Pair("x", np.int8(1)), {"a": 1, "b": "x"}),
+        (Pair("x", pd.NA), {"a": None, "b": "x"}),
+    ],
+    ids=["tuple", "tuple with NA", "named tuple", "named tuple with NA"],
+)
+def test_tuple_in_a_row_is_a_struct_by_its_names_or_by_the_order(value: Any, expected: dict[str, Any]) -> None:
+    assert array_of([value], pa.field("x", PAIR)).to_pylist() == [expected]
+
+
+def test_named_tuple_of_one_type_is_never_read_by_the_order() -> None:
+    two = pa.struct([("a", pa.int64()), ("b", pa.int64())])
+    assert array_of([Pair(b=2, a=1)], pa.field("x", two)).to_pylist() == [{"a": 1, "b": 2}]
+    with pytest.raises(SchemaMismatchError):
+        array_of([Pair(b=2, a=1)], pa.field("x", pa.struct([("a", pa.int64()), ("c", pa.int64())])))
+
+
+def test_integer_of_numpy_fits_a_decimal_as_pythons_does() -> None:
+    decimals = pa.field("x", pa.decimal128(10, 2))
+    assert array_of([np.int64(5), pd.NA], decimals).to_pylist() == array_of([5, None], decimals).to_pylist()
 
 
 @pytest.mark.parametrize("case", VALUES)
@@ -49,7 +84,7 @@ def test_value_of_pandas_or_numpy_is_itself_or_null(case: str) -> None:
     assert array_of(values, pa.field("x", type_)).to_pylist() == expected
 
 
-@pytest.mark.parametrize("case", [case for case in VALUES if case not in ("moments", "moments of numpy's days")])
+@pytest.mark.parametrize("case", sorted(VALUES.keys() - {"maps", "moments", "moments of numpy's days"}))
 def test_rows_without_a_schema_have_the_same_values(case: str) -> None:
     _, values, expected = VALUES[case]
     table = table_of([{"x": value} for value in values])

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.arrow.batches import batch_without_columns
-from headrace.arrow.python_values import VALUE_ERRORS, array_of, arrow_array, first_changed, may_change
+from headrace.arrow.python_values import VALUE_ERRORS, array_of, arrow_array, field_names, first_changed, may_change
 from headrace.errors import SchemaMismatchError
 
 
@@ -61,7 +61,7 @@ def opened(value: Any, schema: pa.Schema, misfit: str) -> tuple[pa.Schema, Itera
 def _batch_of_rows(rows: Sequence[Any], schema: pa.Schema, misfit: str) -> pa.RecordBatch:
     which = f"{misfit}, which has the columns {', '.join(schema.names)}"
     if is_tuples(rows):
-        names = [getattr(row, "_fields", None) or getattr(row, "__fields__", None) or schema.names for row in rows]
+        names = [field_names(row) or schema.names for row in rows]
         if wrong := [row for row, its in zip(rows, names, strict=True) if len(row) != len(its)]:
             raise SchemaMismatchError(f"rows with {len(wrong[0])} values {which}")
         # Named tuples, PySpark's Row for one, by their own names; others in the order of the columns.

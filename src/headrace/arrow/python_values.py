@@ -72,7 +72,7 @@ def first_changed(values: Iterable[Any], made: Iterable[Any]) -> tuple[Any, Any]
 
 
 def _plain(value: Any, moments: bool = False) -> Any:
-    """``value`` without what is pandas' or numpy's own: None for a missing one, Python's points in time for numpy's.
+    """``value`` without what is pandas' or numpy's own: None for a missing one, Python's values for numpy's scalars.
 
     The value itself where nothing is to be replaced. ``moments``: numpy's days are instants, as they are to numpy.
     """
@@ -80,13 +80,24 @@ def _plain(value: Any, moments: bool = False) -> Any:
         return None
     if _is_numpy_moment(value):
         return _of_numpy_moment(value, moments)
+    if type(value).__module__ == "numpy" and not _is_array(value) and hasattr(value, "item"):
+        return value.item()
+    if isinstance(value, tuple) and (names := field_names(value)):
+        value = dict(zip(names, value, strict=True))
     if isinstance(value, Mapping):
         items = {key: _plain(inner) for key, inner in value.items()}
         return value if all(map(_is_identical, value.values(), items.values())) else items
     if isinstance(value, (list, tuple)) or (_is_array(value) and value.dtype.kind == "O"):
         inner = [_plain(one) for one in value]
-        return value if all(map(_is_identical, value, inner)) else inner
+        if all(map(_is_identical, value, inner)):
+            return value
+        return tuple(inner) if isinstance(value, tuple) else inner  # pyarrow takes structs and pairs of maps as tuples
     return value
+
+
+def field_names(row: Any) -> Sequence[str] | None:
+    """The names in a named tuple or in PySpark's ``Row``; None for any other row."""
+    return getattr(row, "_fields", None) or getattr(row, "__fields__", None)
 
 
 def _is_identical(value: Any, other: Any) -> bool:
@@ -121,6 +132,11 @@ def _is_same(value: Any, kept: Any) -> bool:
         value = _of_numpy_moment(value, isinstance(kept, datetime))
     if hasattr(value, "tolist"):  # numpy's arrays and numbers
         value = value.tolist()
+    if isinstance(value, tuple) and isinstance(kept, Mapping):  # a struct
+        names = field_names(value) or list(kept)
+        if len(names) != len(value):
+            return False
+        value = dict(zip(names, value, strict=True))
     if isinstance(value, Mapping) and isinstance(kept, Mapping):
         return value.keys() <= kept.keys() and all(_is_same(value.get(name), inner) for name, inner in kept.items())
     if isinstance(value, Mapping):  # a map comes back as pairs

@@ -68,8 +68,9 @@ class Registry:
     """Names are compared as Spark compares them: in lower case.
 
     A table that was replaced is kept for as long as the JVM has objects for it: a query may be analysed before the
-    replacement and planned after it. Deregistering the name ends that, and the last eight of a name are kept at most.
-    A push table is not kept: its stream has ended.
+    replacement and planned after it. Deregistering the name ends that, and the last eight of a name are kept at most:
+    of those before them only the name and the columns are kept, and queries of them scan the newest table, if it has
+    these columns. A push table is not kept: its stream has ended.
     """
 
     def __init__(self) -> None:
@@ -77,6 +78,7 @@ class Registry:
         self._by_name: dict[str, RegisteredTable] = {}
         self._by_id: dict[str, RegisteredTable] = {}
         self._replaced: dict[str, RegisteredTable] = {}
+        self._superseded: dict[str, tuple[str, pa.Schema]] = {}
         self._shown: dict[str, int] = {}
 
     def add(self, table: RegisteredTable) -> RegisteredTable | None:
@@ -87,19 +89,21 @@ class Registry:
             self._by_name[key] = table
             self._by_id[table.id] = table
             self._replaced.pop(table.id, None)
+            self._superseded.pop(table.id, None)
             if old is not None and old.id != table.id:
                 del self._by_id[old.id]
                 if old.live is None and old.id in self._shown:
                     self._replaced[old.id] = old
                     of_name = [id for id, other in self._replaced.items() if other.name.lower() == key]
                     for id in of_name[:-_MOST_REPLACED]:
-                        del self._replaced[id]
+                        self._superseded[id] = (key, self._replaced.pop(id).schema)
             return old
 
     def remove(self, name: str) -> RegisteredTable | None:
         with self._lock:
             key = name.lower()
             self._replaced = {id: old for id, old in self._replaced.items() if old.name.lower() != key}
+            self._superseded = {id: old for id, old in self._superseded.items() if old[0] != key}
             table = self._by_name.pop(key, None)
             if table is not None:
                 del self._by_id[table.id]
@@ -121,6 +125,7 @@ class Registry:
                 self._shown[table_id] = count - 1
             else:
                 self._replaced.pop(table_id, None)
+                self._superseded.pop(table_id, None)
 
     def find(self, name: str) -> RegisteredTable | None:
         with self._lock:
@@ -131,9 +136,13 @@ class Registry:
             return self._by_id.get(table_id)
 
     def find_replaced(self, table_id: str) -> RegisteredTable | None:
-        """A table that was replaced and that a query may still scan."""
+        """A table that was replaced and that a query may still scan, or the newest one in its place."""
         with self._lock:
-            return self._replaced.get(table_id)
+            if table_id not in self._superseded:
+                return self._replaced.get(table_id)
+            key, schema = self._superseded[table_id]
+            newest = self._by_name[key]
+            return newest if newest.live is None and newest.schema == schema else None
 
     def tables(self) -> list[RegisteredTable]:
         with self._lock:

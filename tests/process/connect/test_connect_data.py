@@ -34,6 +34,10 @@ def test_connect_data_is_registered_read_and_named_in_sql(planned: hr.SessionCon
     assert planned.table_names() == ["t"]
 
 
+def test_connect_result_without_columns_keeps_its_rows(planned: hr.SessionContext) -> None:
+    assert planned.collect(planned.read_table(ROWS).select()).num_rows == 2
+
+
 def test_connect_frames_made_of_a_table_without_a_name_work_after_it_is_gone(planned: hr.SessionContext) -> None:
     derived = planned.read_table(ROWS).where("id > 1")
     of_sql = planned.sql("SELECT max(id) AS m FROM {data}", data=ROWS).where("m > 0")

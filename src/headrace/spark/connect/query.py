@@ -61,7 +61,8 @@ class ConnectQuery(QueryOnThread):
                             f"the query was to have the columns {self.schema.names} and has {part.schema.names}: a "
                             "table in it was replaced meanwhile; run the query again"
                         )
-                    for batch in part.cast(self.schema).to_batches():
+                    # A cast of no columns would lose the count of rows.
+                    for batch in (part.cast(self.schema) if self.schema.names else part).to_batches():
                         self._put(batch)
 
     def _put(self, batch: pa.RecordBatch) -> None:

@@ -52,6 +52,44 @@ def test_cell_interrupted_in_a_query_can_be_run_again() -> None:
     assert done.stdout.splitlines() == expected, done.stderr
 
 
+PLANNED = """
+import os, signal, threading, time
+import pyarrow as pa
+import headrace as hr
+
+class Slow(hr.SimpleTable):
+    def scan(self, request):
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        time.sleep(3)
+        return super().scan(request)
+
+def endless():
+    while True:
+        time.sleep(0.05)
+        yield pa.record_batch({"a": [1]})
+
+ctx = hr.SessionContext(master="local[2]")
+ctx.register_table("t", Slow(pa.schema([("a", pa.int64())]), endless, placement=hr.Placement.DRIVER))
+try:
+    ctx.spark.sql("SELECT a FROM t").collect()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+time.sleep(5)
+deadline = time.monotonic() + 30
+status = ctx.spark.sparkContext._jsc.sc().statusTracker()
+while any(executor.numRunningTasks() for executor in status.getExecutorInfos()) and time.monotonic() < deadline:
+    time.sleep(0.2)
+print("running", sum(executor.numRunningTasks() for executor in status.getExecutorInfos()), flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.daily
+def test_query_interrupted_while_it_is_planned_does_not_run_later() -> None:
+    done = subprocess.run([sys.executable, "-c", PLANNED], capture_output=True, text=True, timeout=300)
+    assert done.stdout.splitlines() == ["interrupted", "running 0"], done.stderr
+
+
 EARLY = """
 import sys
 import pyarrow as pa

@@ -81,6 +81,23 @@ def named(embedded: hr.SessionContext) -> Iterator[hr.SessionContext]:
     embedded.deregister_table("sales_2026")
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM {t}",
+        "UPDATE {t} SET id = 1",
+        "MERGE INTO {t} t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+        "SELECT * FROM {t} VERSION AS OF 1",
+        "SELECT * FROM {t} TIMESTAMP AS OF '2026-01-01'",
+    ],
+)
+def test_statement_over_a_missing_table_of_the_catalog_names_those_that_are_near(
+    named: hr.SessionContext, statement: str
+) -> None:
+    with pytest.raises(AnalysisException, match=r"'headrace' has no table 'sales_2062'.*near that: sales_2026"):
+        named.spark.sql(statement.format(t="headrace.sales_2062"))
+
+
 @pytest.mark.parametrize("way", ["SELECT", "SELECT of the context", "spark.table", "spark.read.table", "DESCRIBE"])
 def test_missing_table_of_the_catalog_names_those_that_are_near(named: hr.SessionContext, way: str) -> None:
     read_it = {

@@ -6,11 +6,13 @@ import logging
 import signal
 import sys
 import threading
+import time
 from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
 _CANCEL_SECONDS = 5.0
+_LOOK_SECONDS = 0.1
 _OURS = ("headrace.", "pyspark.", "py4j.")
 _PY4J = "KeyboardInterrupt while sending command."
 _LINE = "KeyboardInterrupt: the query was cancelled"
@@ -135,6 +137,32 @@ def _cancel_jobs() -> None:
 
     context = SparkContext._active_spark_context
     if context is not None:
-        cancelling = threading.Thread(target=context.cancelAllJobs, name="headrace-interrupt", daemon=True)
-        cancelling.start()  # a connection of its own
-        cancelling.join(_CANCEL_SECONDS)
+        cancelled = threading.Event()
+        threading.Thread(  # on a connection of its own
+            target=_cancel_queries, args=(context, cancelled), name="headrace-interrupt", daemon=True
+        ).start()
+        cancelled.wait(_CANCEL_SECONDS)
+
+
+def _cancel_queries(context: Any, cancelled: threading.Event) -> None:
+    """Cancel all jobs, and those that queries which Spark still plans start later: for these there is no job yet."""
+    with suppress(Exception):  # Spark is stopped, or has other names for this
+        try:
+            module = getattr(context._jvm.org.apache.spark.sql.execution, "SQLExecution$")
+            executions = getattr(module, "MODULE$")
+            running = list(executions.executionIdToQueryExecution().keySet())
+        finally:
+            context.cancelAllJobs()
+            cancelled.set()
+        while running:
+            time.sleep(_LOOK_SECONDS)
+            running = [number for number in running if _cancel_later(context, executions, number)]
+
+
+def _cancel_later(context: Any, executions: Any, number: int) -> bool:
+    """Cancel the jobs that a query has by now. Return whether it still runs."""
+    query = executions.getQueryExecution(number)
+    if query is None:
+        return False
+    context.cancelJobsWithTag(executions.executionIdJobTag(query.sparkSession(), number))
+    return True

@@ -88,25 +88,34 @@ public final class HeadraceCatalog implements TableCatalog, SupportsNamespaces, 
    */
   @Override
   public Table loadTable(Identifier ident) throws NoSuchTableException {
-    boolean isLikeAFile = ident.namespace().length == 0 && name.equalsIgnoreCase(HeadraceSource.NAME);
-    return load(ident, question(ident.namespace()), isLikeAFile);
+    return load(ident, question(ident.namespace()), isLikeAFile(ident));
   }
 
-  /** For a DELETE Spark builds a scan that it never runs: Python is not asked for that one. */
+  /**
+   * For a DELETE Spark builds a scan that it never runs: Python is not asked for that one.
+   *
+   * <p>DELETE, UPDATE and MERGE look for a file as queries do. {@code saveAsTable} creates a missing table after Spark's
+   * own exception: that statement then says where tables of this catalog come from.
+   */
   @Override
   public Table loadTable(Identifier ident, Set<TableWritePrivilege> privileges) throws NoSuchTableException {
-    HeadraceTable table = load(ident, question(ident.namespace()), false);
+    boolean mayCreate = privileges.contains(TableWritePrivilege.INSERT);
+    HeadraceTable table = load(ident, question(ident.namespace()), isLikeAFile(ident) && !mayCreate);
     return privileges.equals(Set.of(TableWritePrivilege.DELETE)) ? table.neverScanned() : table;
   }
 
   @Override
   public Table loadTable(Identifier ident, String version) throws NoSuchTableException {
-    return load(ident, question(ident.namespace()).put(Words.VERSION, version), false);
+    return load(ident, question(ident.namespace()).put(Words.VERSION, version), isLikeAFile(ident));
   }
 
   @Override
   public Table loadTable(Identifier ident, long timestamp) throws NoSuchTableException {
-    return load(ident, question(ident.namespace()).put(Words.TIMESTAMP, timestamp), false);
+    return load(ident, question(ident.namespace()).put(Words.TIMESTAMP, timestamp), isLikeAFile(ident));
+  }
+
+  private boolean isLikeAFile(Identifier ident) {
+    return ident.namespace().length == 0 && name.equalsIgnoreCase(HeadraceSource.NAME);
   }
 
   private HeadraceTable load(Identifier ident, ObjectNode question, boolean failsAtOnce) throws NoSuchTableException {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -131,28 +132,40 @@ def test_register_table_replacing_while_threads_query_gives_old_or_new_rows(
     ctx: hr.SessionContext, other_columns: bool
 ) -> None:
     """By both names: Spark looks again for the table behind a view, whose columns may be others by then."""
+    names = ("t", "t", f"{ctx.catalog}.t")
+    finished = [0] * len(names)
 
     def table(number: int) -> pa.Table:
         columns = {"a": [number] * 5, **({"b": ["x"] * 5} if other_columns and number % 2 else {})}
         return pa.table(columns)
 
-    def query(name: str) -> int:
-        for count in range(1000):
-            found = ctx.collect(f"SELECT * FROM {name}")
+    def query(thread: int) -> None:
+        while not replaced.is_set():
+            found = ctx.collect(f"SELECT * FROM {names[thread]}")
             assert (found.num_rows, len(set(found["a"].to_pylist()))) == (5, 1)
             assert "b" not in found.column_names or found["a"][0].as_py() % 2  # or new rows by the old columns
-            if replaced.is_set() and count:
-                return count
-        raise AssertionError("the replacements did not end")
+            finished[thread] += 1
+
+    def wait_for_all_queries() -> None:
+        before = list(finished)
+        wait_until(
+            lambda: any(future.done() for future in queries) or all(map(operator.gt, finished, before)),
+            what="a query of each thread",
+        )
 
     replaced = threading.Event()
     ctx.register_table("t", table(0))
-    with ThreadPoolExecutor(3) as pool:
-        queries = [pool.submit(query, name) for name in ("t", "t", f"{ctx.catalog}.t")]
-        for number in range(1, 40):
-            ctx.register_table("t", table(number), replace=True)
-        replaced.set()
-        assert all(one.result() > 0 for one in queries)
+    with ThreadPoolExecutor(len(names)) as pool:
+        queries = [pool.submit(query, thread) for thread in range(len(names))]
+        try:
+            for number in range(1, 40):
+                ctx.register_table("t", table(number), replace=True)
+                if number % 3 == 0:  # the last eight tables are kept: no query may last longer
+                    wait_for_all_queries()
+        finally:
+            replaced.set()
+        for future in queries:
+            future.result()
 
 
 def test_replaced_table_is_kept_until_no_frame_of_it_is_left(ctx: hr.SessionContext) -> None:

@@ -21,6 +21,7 @@ from benchmarks.harness import Case, Contender, Figure, Probe
 from benchmarks.pull import FOUR
 from benchmarks.rivals import CREATE, DETOUR, HEADRACE, MEMORY, SOCKET
 from benchmarks.sources import Source
+from headrace.arrow.rows import counted
 
 FLUSH = "one flush per batch"
 EIGHT = "headrace, 8 threads"
@@ -125,7 +126,7 @@ def _batch_sizes(bench: Bench) -> list[Case]:
         capacity = CAPACITIES[size]
         found.append(
             Case(
-                f"push: batches of {size:,} rows",
+                f"push: batches of {counted(size, 'row')}",
                 [
                     Contender(HEADRACE, partial(pushed, bench, source, 1, capacity)),
                     Contender(EIGHT, partial(pushed, bench, source, 8, capacity)),

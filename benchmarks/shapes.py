@@ -7,6 +7,7 @@ from benchmarks.bench import Bench
 from benchmarks.harness import Case
 from benchmarks.rivals import PDS, headrace_query, register
 from benchmarks.sources import Source, SourceTable
+from headrace.arrow.rows import counted
 
 FOUR = "SELECT sum(id), sum(v), sum(k), sum(octet_length(s)) FROM {t}"
 WIDE = "SELECT sum(c10), sum(c71) FROM {t}"
@@ -55,7 +56,7 @@ def _batch_sizes(bench: Bench) -> list[Case]:
         table = register(bench, f"pull_batches_{size}", SourceTable(source))
         found.append(
             Case(
-                f"pull: batches of {size:,} rows",
+                f"pull: batches of {counted(size, 'row')}",
                 [headrace_query(bench, table, FOUR), rivals.data_source(bench, source, FOUR)],
                 rows=source.rows,
                 most_rounds=3,

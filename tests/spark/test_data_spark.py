@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -71,9 +72,13 @@ def test_sql_name_that_was_not_given_is_told_with_those_that_were(ctx: hr.Sessio
         ctx.sql("SELECT {orders.id} FROM {order} WHERE id > {n}", order=ROWS, n=1)
 
 
-@pytest.mark.parametrize("value", [object(), [1, 2], {1}, None, print], ids=lambda value: type(value).__name__)
+NO_SQL = [object(), [1, 2], {1}, None, print, pd.NA, pd.NaT, np.datetime64("NaT"), b"a", np.array([1, 2])]
+NO_SQL += [pd.Series([1, 2]), float("nan"), np.float32("inf"), Decimal("NaN"), (1, Decimal("2.5")), (1, None)]
+
+
+@pytest.mark.parametrize("value", NO_SQL, ids=lambda value: type(value).__name__)
 def test_sql_name_of_what_is_neither_a_value_nor_data_is_refused(ctx: hr.SessionContext, value: object) -> None:
-    with pytest.raises(hr.RegistrationError, match=rf"\{{x\}} in a query takes a value.*{type(value).__name__}.*args="):
+    with pytest.raises(hr.RegistrationError, match=r"\{x\} in a query takes a value.*args="):
         ctx.sql("SELECT {x}", x=value)
     with pytest.raises(hr.RegistrationError, match=r"\{x\[0\]\} in a query"):
         ctx.sql("SELECT {x[0]}", x=(value,))
@@ -84,6 +89,21 @@ def test_sql_name_may_be_any_value_that_has_a_text(ctx: hr.SessionContext) -> No
     day, number = datetime.date(2026, 1, 2), uuid.uuid4()
     row = ctx.sql(query, n=2, many=(1, 2), day=day, id=number, price=Decimal("1.50"), any=[1]).collect()[0]
     assert tuple(row) == (True, day, str(number), Decimal("1.50"), "[1]")
+
+
+def test_sql_name_of_numpy_is_a_python_value(ctx: hr.SessionContext) -> None:
+    query = "SELECT {n} IN {many} AS n, {first[0]} AS first, {text} AS text, {yes} AS yes, DATE'{day}' AS day"
+    many = np.array([1, 2])
+    names = {"n": np.int64(2), "many": tuple(many), "first": many, "text": np.str_("it's"), "yes": np.bool_(True)}
+    row = ctx.sql(query, **names, day=np.datetime64("2026-01-02")).collect()[0]
+    assert tuple(row) == (True, 1, "it's", True, datetime.date(2026, 1, 2))
+
+
+@pytest.mark.parametrize("day", [datetime.date(2026, 1, 2), pd.Timestamp("2026-01-02"), np.datetime64("2026-01-02")])
+def test_sql_name_of_a_date_outside_of_quotes_is_refused(ctx: hr.SessionContext, day: object) -> None:
+    with pytest.raises(hr.RegistrationError, match=r"without quotes.*write DATE'\{day\}'"):
+        ctx.sql("SELECT 'it' AS a, {day} AS b", day=day)  # which would be 2023, the difference
+    assert ctx.sql("SELECT 'on {day}' AS text", day=day).collect()[0].text.startswith("on 2026-01-02")
 
 
 def test_query_that_is_no_query_says_how_to_make_one(ctx: hr.SessionContext) -> None:

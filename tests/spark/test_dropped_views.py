@@ -93,6 +93,12 @@ def test_query_of_an_unknown_table_names_the_near_ones(
         ask(ctx, "SELECT * FROM xyz")
 
 
+@pytest.mark.parametrize("name", ["HEADRACE.orders", "Headrace.not_there"])
+def test_query_with_another_case_of_the_catalog_is_told_its_name(ctx: hr.SessionContext, name: str) -> None:
+    with pytest.raises(AnalysisException, match=f"direct query on files.* this context is {ctx.catalog},"):
+        ctx.sql(f"SELECT * FROM {name}")
+
+
 def test_table_of_an_unknown_name_names_the_near_ones(ctx: hr.SessionContext) -> None:
     ctx.register_table("orders", hr.MemTable(ONE))
     with pytest.raises(hr.HeadraceError, match=r"no table 'Order' .*Registered here under a name near that: orders"):

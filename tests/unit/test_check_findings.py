@@ -192,7 +192,7 @@ def test_report_of_a_broken_provider_reads_well_and_raises() -> None:
     )
     assert lines[3] == "  kept         schema, planning"
     assert lines[4].startswith("  unchecked    batches, fresh scans, ")
-    assert lines[6:] == ["      unchecked: to be checked when this is mended: execute"]
+    assert lines[6:] == ["      unchecked: to be checked when this is fixed: execute"]
     with pytest.raises(BrokenPromise) as raised:
         report.raise_if_failed()
     assert isinstance(raised.value, AssertionError)

@@ -29,7 +29,7 @@ BROKEN: dict[Promise, dict[type[hr.TableProvider], str]] = {
         bad.DuplicatesFilteredRows: r"but returned \d+ rows? that a plain scan does not have, or not as",
         bad.FiltersOnlyReadColumns: r"but not for a scan that does not read \w+: \d+ rows are new",
         bad.UsesOneFilterOnly: r"EXACT for `.*`, but partition .* not true: \{.*\}, in the scan with `.*` and `.*`",
-        bad.TooFewAnswers: r"supports_filters_pushdown returned 1 answers for \d+ filters",
+        bad.TooFewAnswers: r"supports_filters_pushdown returned 1 answer for \d+ filters",
         bad.AnswersWithBooleans: r"answered True for the filter .*, expected a FilterPushdown",
         bad.AnswersRaise: r"supports_filters_pushdown raised LookupError: no such op.*bad_providers.py:\d",
     },

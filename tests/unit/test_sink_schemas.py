@@ -161,7 +161,7 @@ def test_write_value_that_a_cast_would_change_raises_and_writes_nothing() -> Non
 def test_write_type_that_spark_tells_apart_raises_with_the_remedy(given: pa.DataType) -> None:
     sink, _ = new_sink(pa.schema([("x", pa.int64())]))
     with pytest.raises(
-        SchemaMismatchError, match=f"column 'x' is {re.escape(str(given))}, expected int64\nmend it with batch.cast"
+        SchemaMismatchError, match=f"column 'x' is {re.escape(str(given))}, expected int64\nfix it with batch.cast"
     ):
         sink.write(pa.record_batch({"x": pa.array([], given)}))
 

@@ -38,12 +38,12 @@ AB = pa.schema([("a", pa.int64()), ("b", pa.string())])
 DIFFERENCES = {
     "order": (
         pa.schema([("b", pa.string()), ("a", pa.int64())]),
-        "only the order of the columns differs; mend it with batch.select(['a', 'b'])",
+        "only the order of the columns differs; fix it with batch.select(['a', 'b'])",
     ),
     "missing": (pa.schema([("a", pa.int64())]), "column 'b' is missing"),
     "extra": (
         pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.int8())]),
-        "column 'c' is not expected; mend it with batch.select(schema.names)",
+        "column 'c' is not expected; fix it with batch.select(schema.names)",
     ),
     "both": (
         pa.schema([("a", pa.int64()), ("c", pa.int8())]),
@@ -52,11 +52,11 @@ DIFFERENCES = {
     "case": (pa.schema([("A", pa.int64()), ("b", pa.string())]), "the names differ in case: 'A' should be 'a'"),
     "type": (
         pa.schema([("a", pa.int32()), ("b", pa.string())]),
-        "column 'a' is int32, expected int64\nmend it with batch.cast(schema), if every value fits",
+        "column 'a' is int32, expected int64\nfix it with batch.cast(schema), if every value fits",
     ),
     "type and order": (
         pa.schema([("b", pa.string()), ("a", pa.int32())]),
-        "column 'a' is int32, expected int64\nmend it with batch.select(['a', 'b']).cast(schema), if every value fits",
+        "column 'a' is int32, expected int64\nfix it with batch.select(['a', 'b']).cast(schema), if every value fits",
     ),
     "twice": (
         pa.schema([("a", pa.int64()), ("b", pa.string()), ("b", pa.string())]),
@@ -106,10 +106,10 @@ def test_plan_of_another_schema_says_what_differs() -> None:
 
 
 @pytest.mark.parametrize("case", ["order", "type", "type and order"])
-def test_difference_remedy_really_mends_the_batch(case: str) -> None:
+def test_difference_remedy_really_fixes_the_batch(case: str) -> None:
     found, text = DIFFERENCES[case]
     batch = pa.RecordBatch.from_pylist([{"a": 1, "b": "x"}], found)
-    remedy = text.partition("mend it with ")[2].partition(", if")[0]
+    remedy = text.partition("fix it with ")[2].partition(", if")[0]
     assert eval(remedy, {"batch": batch, "schema": AB}).schema.equals(AB)
 
 

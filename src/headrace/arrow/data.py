@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from headrace.arrow.batches import batch_without_columns
 from headrace.arrow.python_values import VALUE_ERRORS, array_of, arrow_array, field_names, first_changed, may_change
+from headrace.arrow.rows import counted
 from headrace.errors import SchemaMismatchError
 
 
@@ -63,7 +64,7 @@ def _batch_of_rows(rows: Sequence[Any], schema: pa.Schema, misfit: str) -> pa.Re
     if is_tuples(rows):
         names = [field_names(row) or schema.names for row in rows]
         if wrong := [row for row, its in zip(rows, names, strict=True) if len(row) != len(its)]:
-            raise SchemaMismatchError(f"rows with {len(wrong[0])} values {which}")
+            raise SchemaMismatchError(f"rows with {counted(len(wrong[0]), 'value')} {which}")
         # Named tuples, PySpark's Row for one, by their own names; others in the order of the columns.
         rows = [dict(zip(its, row, strict=True)) for row, its in zip(rows, names, strict=True)]
     if unknown := [name for name in row_names(rows) if name not in schema.names]:

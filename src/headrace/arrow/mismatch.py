@@ -1,4 +1,4 @@
-"""What differs between two schemas and how to mend it, for error messages; driver and executor Python."""
+"""What differs between two schemas and how to fix it, for error messages; driver and executor Python."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pyarrow as pa
 from headrace.arrow.batches import indented
 
 _MOST_NAMED = 5
-_MENDING = re.compile(r"[;\n]\s*mend it with .*")  # of a batch
+_FIXING = re.compile(r"[;\n]\s*fix it with .*")  # of a batch
 
 
 def mismatch(expected: pa.Schema, found: pa.Schema) -> str:
-    """The end of an error about batches: what differs, how to mend it, and both schemas."""
+    """The end of an error about batches: what differs, how to fix it, and both schemas."""
     what = difference(expected, found)
     told = f"{what}\n" if what else ""
     return f"{told}expected:\n{indented(expected)}\nfound:\n{indented(found)}"
 
 
 def difference(expected: pa.Schema, found: pa.Schema) -> str:
-    """One or two lines: which columns differ and how, and the call that mends a batch; empty if none differ."""
+    """One or two lines: which columns differ and how, and the call that fixes a batch; empty if none differ."""
     missing = [name for name in expected.names if name not in found.names]
     extra = [name for name in found.names if name not in expected.names]
     types = _type_differences(expected, found)
@@ -34,22 +34,22 @@ def difference(expected: pa.Schema, found: pa.Schema) -> str:
             lines.append(f"and {types[0]}")
         return "\n".join(lines)
     if found.names != expected.names and not types:
-        return f"only the order of the columns differs; mend it with batch.select({_listed(expected.names)})"
+        return f"only the order of the columns differs; fix it with batch.select({_listed(expected.names)})"
     if not types:
         return ""
     nullable = all(
         _nullable(expected.field(name).type) == _nullable(found.field(name).type) for name in set(expected.names)
     )
     if nullable:
-        return f"only what is declared nullable inside differs: {types[0]}; mend it with batch.cast(schema)"
+        return f"only what is declared nullable inside differs: {types[0]}; fix it with batch.cast(schema)"
     order = f".select({_listed(expected.names)})" if found.names != expected.names else ""
-    return f"{'; '.join(types)}\nmend it with batch{order}.cast(schema), if every value fits"
+    return f"{'; '.join(types)}\nfix it with batch{order}.cast(schema), if every value fits"
 
 
 def nearest_difference(allowed: Sequence[pa.Schema], found: pa.Schema) -> str:
     """How ``found``, a plan's or a batch's, differs from that of ``allowed`` with which it shares most columns."""
     what = difference(min(allowed, key=lambda one: len({*one.names} ^ {*found.names})), found)
-    return _MENDING.sub("", what)
+    return _FIXING.sub("", what)
 
 
 def _about_names(missing: list[str], extra: list[str]) -> str:
@@ -59,7 +59,7 @@ def _about_names(missing: list[str], extra: list[str]) -> str:
         return f"{_columns(missing)} missing, and {_columns(extra)} not expected"
     if missing:
         return f"{_columns(missing)} missing"
-    return f"{_columns(extra)} not expected; mend it with batch.select(schema.names)"
+    return f"{_columns(extra)} not expected; fix it with batch.select(schema.names)"
 
 
 def _columns(names: list[str]) -> str:

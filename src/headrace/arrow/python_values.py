@@ -39,7 +39,7 @@ def arrow_array(values: Sequence[Any], type_: pa.DataType | None = None) -> pa.A
         return _unchanged(values, type_)
     except VALUE_ERRORS:
         moments = type_ is not None and pa.types.is_timestamp(type_)
-        plain = [_plain(value, moments) for value in values]
+        plain = [plain_value(value, moments) for value in values]
         if all(map(_is_identical, values, plain)):
             raise
     return _unchanged(plain, type_)
@@ -71,7 +71,7 @@ def first_changed(values: Iterable[Any], made: Iterable[Any]) -> tuple[Any, Any]
     return next((pair for pair in zip(values, made, strict=True) if not _is_same(*pair)), None)
 
 
-def _plain(value: Any, moments: bool = False) -> Any:
+def plain_value(value: Any, moments: bool = False) -> Any:
     """``value`` without what is pandas' or numpy's own: None for a missing one, Python's values for numpy's scalars.
 
     The value itself where nothing is to be replaced. ``moments``: numpy's days are instants, as they are to numpy.
@@ -85,10 +85,10 @@ def _plain(value: Any, moments: bool = False) -> Any:
     if isinstance(value, tuple) and (names := field_names(value)):
         value = dict(zip(names, value, strict=True))
     if isinstance(value, Mapping):
-        items = {key: _plain(inner) for key, inner in value.items()}
+        items = {key: plain_value(inner) for key, inner in value.items()}
         return value if all(map(_is_identical, value.values(), items.values())) else items
     if isinstance(value, (list, tuple)) or (_is_array(value) and value.dtype.kind == "O"):
-        inner = [_plain(one) for one in value]
+        inner = [plain_value(one) for one in value]
         if all(map(_is_identical, value, inner)):
             return value
         return tuple(inner) if isinstance(value, tuple) else inner  # pyarrow takes structs and pairs of maps as tuples

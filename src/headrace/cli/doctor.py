@@ -45,7 +45,7 @@ def findings() -> Iterator[Finding]:
     if all_good:
         yield _looked("query", _query)
     else:
-        yield Finding("query", "not tried", "mend what is above first")
+        yield Finding("query", "not tried", "fix what is above first")
 
 
 def _looked(subject: str, look: Callable[[], Finding]) -> Finding:

@@ -64,7 +64,7 @@ def print_rows(table: pa.Table, limit: int, console: Console) -> None:
         shown.add_row(*(Text("NULL", "dim") if value is None else Text(str(value)) for value in row.values()))
     console.print(shown)
     if table.num_rows > limit:
-        note = f"the first {limit:,} rows; there are more (see --limit and --output)"
+        note = f"the first {'row' if limit == 1 else counted(limit, 'row')}; there are more (see --limit and --output)"
     else:
         note = counted(table.num_rows, "row")
     console.print(f"\n{note}", highlight=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headrace.arrow.rows import counted
 from headrace.errors import PlanError
 from headrace.expr.nodes import Expr, IsNull, Not
 from headrace.expr.not_null import not_null_columns
@@ -92,8 +93,8 @@ def _provider_answers(table: RegisteredTable, provider: TableProvider, filters: 
         )
     if len(answers) != len(filters):
         raise PlanError(
-            f"{where} returned {len(answers)} answers for {len(filters)} filters (table {table.name!r}); "
-            f"the filters: {', '.join(map(repr, filters))}"
+            f"{where} returned {counted(len(answers), 'answer')} for {counted(len(filters), 'filter')} "
+            f"(table {table.name!r}); the filters: {', '.join(map(repr, filters))}"
         )
     for expr, answer in zip(filters, answers, strict=True):
         if not isinstance(answer, FilterPushdown):

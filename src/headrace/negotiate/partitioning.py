@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace.arrow.rows import counted
 from headrace.arrow.types import wire_type
 from headrace.errors import PlanError
 from headrace.negotiate.registry import RegisteredTable
@@ -40,7 +41,8 @@ def check_partitioning(partitioning: Any, table: RegisteredTable, name: str) -> 
     """Raises PlanError, naming the plan, for a partitioning that is none or that cannot be the table's."""
     if not isinstance(partitioning, (UnknownPartitioning, KeyPartitioning, HashPartitioning)):
         count = isinstance(partitioning, int) and not isinstance(partitioning, bool)
-        hint = f"; for {partitioning} partitions write hr.UnknownPartitioning({partitioning})" if count else ""
+        partitions = counted(partitioning, "partition") if count else ""
+        hint = f"; for {partitions} write hr.UnknownPartitioning({partitioning})" if count else ""
         raise PlanError(f"{name} has partitioning {partitioning!r}, expected a Partitioning{hint}")
     n = partitioning.n
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:

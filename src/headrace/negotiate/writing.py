@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.arrow.rows import counted
 from headrace.arrow.spark_types import spark_schema
 from headrace.errors import SchemaMismatchError, WriteError
 from headrace.execute.writing import WriteCode
@@ -153,7 +154,7 @@ def layout_text(layout: WriteLayout) -> str:
     if layout.order_by:
         parts.append(f"order by {', '.join(map(_key_text, layout.order_by))}")
     if layout.partitions is not None:
-        parts.append(f"{layout.partitions} tasks")
+        parts.append(counted(layout.partitions, "task"))
     return "; ".join(parts) or "as they come"
 
 

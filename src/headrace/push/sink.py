@@ -163,7 +163,7 @@ class TableSink:
     def _lines(self) -> list[str]:
         stats = self.stats
         spilled = f" ({stats.spilled} on disk)" if stats.spilled else ""
-        room = f"of {stats.capacity} batches" if self._channel.partitions == 1 else "batches"
+        room = f"of {counted(stats.capacity, 'batch', 'batches')}" if self._channel.partitions == 1 else "batches"
         return [
             stats.state,
             f"{stats.waiting} {room} waiting{spilled}",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
+from headrace.arrow.rows import counted
 from headrace.display import html_lines
 from headrace.spark.interrupts import notebook_shell
 
@@ -64,12 +65,12 @@ class ProgressBar:
             SpinnerColumn(),
             BarColumn(),
             TextColumn("{task.completed:.0f}/{task.fields[partitions]} partitions"),
-            TextColumn("{task.fields[rows]:,} rows"),
+            TextColumn("{task.fields[rows]}"),
             TimeElapsedColumn(),
             console=console,
             transient=True,
         )
-        self._task = self._display.add_task("result", total=None, rows=0, partitions="?")
+        self._task = self._display.add_task("result", total=None, rows="0 rows", partitions="?")
         self._display.start()
 
     def __call__(self, progress: Progress) -> None:
@@ -80,7 +81,7 @@ class ProgressBar:
                 self._task,
                 completed=progress.partitions_done,
                 total=progress.partitions,
-                rows=progress.rows,
+                rows=counted(progress.rows, "row"),
                 partitions="?" if progress.partitions is None else progress.partitions,
             )
 
@@ -97,7 +98,7 @@ class _CellBar:
     """A bar in the output of the notebook's cell that runs. Needs no widgets, which rich's would."""
 
     def __init__(self, display: Any) -> None:
-        self._shown = display({"text/html": html_lines("running", [])}, raw=True, display_id=True)
+        self._shown = display({"text/html": html_lines("running", [], filled=0.0)}, raw=True, display_id=True)
         self._refreshed = monotonic()
 
     def show(self, progress: Progress) -> None:
@@ -105,7 +106,8 @@ class _CellBar:
             return
         self._refreshed = monotonic()
         done, count = progress.partitions_done, progress.partitions
-        line = f"{done}/{'?' if count is None else count} partitions, {progress.rows:,} rows, {progress.seconds:.0f} s"
+        rows = counted(progress.rows, "row")
+        line = f"{done}/{'?' if count is None else count} partitions, {rows}, {progress.seconds:.0f} s"
         html = html_lines("running", [line], filled=done / count if count else 0.0)
         self._shown.update({"text/html": html, "text/plain": line}, raw=True)
 

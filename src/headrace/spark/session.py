@@ -377,7 +377,7 @@ class SessionContext:
         """
         self._require_open()
         found = with_frames(query, names, lambda value, name: self._read_table(value, f"{{{name}}} in a query"))
-        with naming_near_tables(self.table_names), self._attached.errors_of_spark():
+        with naming_near_tables(self.table_names, self.catalog), self._attached.errors_of_spark():
             try:
                 frame = self._spark.sql(query, args, **found)
             except AnalysisException as error:

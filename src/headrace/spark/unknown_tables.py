@@ -11,13 +11,18 @@ from headrace.display import names_text
 from headrace.spark.versions import add_to_message
 
 _CONDITION = "TABLE_OR_VIEW_NOT_FOUND"
+_FORMAT = "headrace"
+_LIKE_A_FILE = "UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"
 _MOST_NEAR = 5
 _CUTOFF = 0.5
 
 
 @contextmanager
-def naming_near_tables(names: Callable[[], list[str]]) -> Iterator[None]:
-    """Adds the similar ones of the registered ``names`` to Spark's own exception, and lets it pass."""
+def naming_near_tables(names: Callable[[], list[str]], catalog: str) -> Iterator[None]:
+    """Adds the similar ones of the registered ``names`` to Spark's own exception, and lets it pass.
+
+    Or the name of the ``catalog``, where Spark takes another spelling of it for the name of the format.
+    """
     try:
         yield
     except AnalysisException as error:
@@ -26,6 +31,10 @@ def naming_near_tables(names: Callable[[], list[str]]) -> Iterator[None]:
             near = near_names(wanted, names())
             if near not in str(error):  # as Headrace's catalog says it
                 add_to_message(error, f"{near}.")
+        elif error.getCondition() == _LIKE_A_FILE:
+            wanted = (error.getMessageParameters() or {}).get("dataSourceType", "")
+            if wanted.lower() == _FORMAT:
+                add_to_message(error, f"The catalog of this context is {catalog}, in just this spelling.")
         raise
 
 

@@ -160,7 +160,7 @@ class _Check:
         broken = ", ".join(promise for promise in promises if self.findings.is_broken(promise))
         for promise in promises:
             if promise not in checked and not self.findings.is_broken(promise):
-                self.findings.add(promise, f"to be checked when this is mended: {broken}", Severity.UNCHECKED)
+                self.findings.add(promise, f"to be checked when this is fixed: {broken}", Severity.UNCHECKED)
         return Report(
             type(self.provider).__name__,
             self.findings.all(),

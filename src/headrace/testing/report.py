@@ -96,7 +96,7 @@ _OFFERED = {
 
 class Severity(enum.StrEnum):
     """ERROR: the promise is broken. WARNING: allowed, but costs. NOTE: what to know about the check itself.
-    UNCHECKED: something else is broken, and nothing can be said about this promise before it is mended."""
+    UNCHECKED: something else is broken, and nothing can be said about this promise before it is fixed."""
 
     ERROR = "error"
     WARNING = "warning"

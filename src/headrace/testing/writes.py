@@ -96,7 +96,7 @@ class _WriterCheck:
         broken = ", ".join(one for one in WRITE_PROMISES if self.findings.is_broken(one))
         for promise in WRITE_PROMISES:
             if promise not in self.checked and not self.findings.is_broken(promise):
-                self.findings.add(promise, f"to be checked when this is mended: {broken}", Severity.UNCHECKED)
+                self.findings.add(promise, f"to be checked when this is fixed: {broken}", Severity.UNCHECKED)
         name = type(self.provider).__name__
         return Report(name, self.findings.all(), WRITE_PROMISES, self.probe.scans, self.most)
 

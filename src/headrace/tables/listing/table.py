@@ -130,8 +130,8 @@ class ListingTable(PerScanProvider, CountingProvider):
         answers = self._format.supports_filters_pushdown(ours) if ours else []
         if len(answers) != len(ours):
             raise TypeError(
-                f"{type(self._format).__name__}.supports_filters_pushdown gave {len(answers)} answers for "
-                f"{len(ours)} filters"
+                f"{type(self._format).__name__}.supports_filters_pushdown gave {counted(len(answers), 'answer')} for "
+                f"{counted(len(ours), 'filter')}"
             )
         given = dict(zip(map(id, ours), answers, strict=True))
         return [self._answer(expr, given.get(id(expr), FilterPushdown.UNSUPPORTED)) for expr in filters]

@@ -93,7 +93,7 @@ public final class Versions {
   /** Whether what Python workers log is kept for {@code python_worker_logs()}. */
   private static final String LOGGING_SETTING = "spark.sql.pyspark.worker.logging.enabled";
 
-  /** From 4.1: a recursive part of a query. */
+  /** A recursive part of a query. 4.0 has the class too, but fails for any recursion. */
   private static final Class<?> RECURSION = classOrNull("org.apache.spark.sql.catalyst.plans.logical.UnionLoop");
 
   /** From 4.3: of a Python worker. */

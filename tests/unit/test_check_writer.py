@@ -85,6 +85,19 @@ def test_rows_of_ones_own_are_written() -> None:
     assert not check_writer(bad.LosesTheLastBatch(), rows=rows).ok
 
 
+class ReadsAFileInScan(bad.HonestWriter):
+    def scan(self, request: hr.ScanRequest) -> hr.ExecutionPlan:
+        Path(__file__).read_bytes()
+        return super().scan(request)
+
+
+def test_report_shows_a_broken_promise_of_reading() -> None:
+    report = check_writer(ReadsAFileInScan())
+    assert not report.ok
+    assert str(report).startswith("ReadsAFileInScan: 1 promise broken, 6 kept (")
+    assert "planning does no I/O" in str(report)
+
+
 def test_table_that_is_too_large_is_not_checked() -> None:
     report = check_writer(hr.MemTable(pa.table({"id": range(100)})), max_rows=10)
     assert not report.ok

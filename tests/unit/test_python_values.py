@@ -141,7 +141,7 @@ def rows_in(value: Any, schema: pa.Schema = SCHEMA) -> list[dict[str, Any]]:
 def test_tuples_have_the_order_of_the_columns_and_named_ones_their_names() -> None:
     assert rows_in([(1, "a"), (2, pd.NA)]) == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
     assert rows_in([Named("a", 1)]) == [{"id": 1, "name": "a"}]
-    with pytest.raises(SchemaMismatchError, match="rows with 1 values do not fit, which has the columns id, name"):
+    with pytest.raises(SchemaMismatchError, match="rows with 1 value do not fit, which has the columns id, name"):
         rows_in([(1, "a"), (2,)])
     with pytest.raises(SchemaMismatchError, match="rows with the key 'name'"):
         rows_in([Named("a", 1)], pa.schema([("id", pa.int64()), ("text", pa.string())]))

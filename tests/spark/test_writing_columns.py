@@ -103,7 +103,7 @@ def test_values_of_all_types_arrive_as_columns_and_as_rows(
         assert shown.is_of_columns, shown.plan
         assert shown.written["rows"] == 9000
         assert shown.written.get("output", 9000) == 9000
-        assert ("output" in shown.written) == (spark_version() >= (4, 3))
+        assert "output" in shown.written or spark_version() < (4, 3)
         frame.repartition(2).writeTo("plain").append()
         assert not last_write(spark).is_of_columns
     assert in_order(columns) == in_order(plain) == [repr(row) for row in rows.to_pylist()]

@@ -26,7 +26,7 @@ class ShownWrite:
 
     @property
     def written(self) -> dict[str, int]:
-        """The metrics of the write itself; ``output`` is Spark's own count, from 4.3 on."""
+        """The metrics of the write itself; ``output`` is Spark's own count, which old versions do not have."""
         names = {"rows": ROWS_TO_PROVIDER, "batches": "Arrow batches", "output": "number of output rows"}
         write = next(metrics for metrics in self.nodes.values() if ROWS_TO_PROVIDER in metrics)
         return {name: int(write[shown].replace(",", "")) for name, shown in names.items() if shown in write}

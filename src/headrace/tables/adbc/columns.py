@@ -74,7 +74,7 @@ def qualified(table: Sequence[str]) -> str:
 
 
 def derived(columns: Sequence[DatabaseColumn], source: str, dialect: str | None) -> str:
-    """What stands after FROM so that each column's name stands for its ``sql``: ``source`` itself where it does.
+    """Return the source of a FROM in which each column's name means its ``sql``: ``source`` itself where it does so.
 
     SQLite takes a name in double quotes for text where the table has lost that column, but never one in grave accents.
     """
